@@ -1,0 +1,38 @@
+"""The two kinds of failure: what the user wrote (`UserError`) and what we got wrong (`InvariantError`)."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(Exception):
+    """A mistake in a file, an option or a value that the user gave. The CLI prints `faults`, one a line, and exits with 2.
+
+    faults : tuple of sentences, each naming the place, the value found and what would be right.
+    """
+
+    def __init__(self, *faults: str):
+        if not faults:
+            raise InvariantError("a UserError without a fault")
+        self.faults: tuple[str, ...] = tuple(faults)
+        super().__init__("\n".join(faults))
+
+
+class ScenarioError(UserError):
+    """A scenario (its file, its `--set` and `--variant`) that can't be run as written."""
+
+
+class DataError(UserError):
+    """A data file (trace, events, length table, coefficients) that can't be read as what it should be."""
+
+
+class InvariantError(RuntimeError):
+    """One of the simulator's own rules is broken: a bug of ours, never a user's mistake."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return `"; did you mean 'x'?"`, or an empty string when nothing known is close to `name`."""
+    by_lower = {k.lower(): k for k in known}
+    match = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
+    return f"; did you mean '{by_lower[match[0]]}'?" if match else ""

@@ -1,0 +1,52 @@
+"""EngineOptions: how a serving engine is configured, under vLLM's own names, after presets and the user are merged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """One engine, fully resolved. Field names are vLLM's where vLLM has the option.
+
+    Sources of behaviour and defaults: docs/engine_presets.md and presets/engines.yaml.
+    """
+
+    preset: str
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    max_model_len: int | None
+    """most tokens (prompt and answer) of a request; None: whatever the KV pool holds"""
+    block_size: int
+    gpu_memory_utilization: float
+    kv_cache_dtype: str
+    """'auto' (as the weights), 'bfloat16' or 'fp8'"""
+    num_gpu_blocks_override: int | None
+    kv_cache_memory_bytes: int | None
+    enable_chunked_prefill: bool
+    scheduler_reserve_full_isl: bool
+    """admit a prompt only when the blocks of the whole of it are free, not just those of its first chunk"""
+    in_flight: int
+    """steps formed but not finished: 1 synchronous, 2 vLLM's async_scheduling"""
+    cudagraph_capture_sizes: tuple[int, ...]
+    """token counts a step is padded up to; beyond the largest it runs unpadded; empty: eager"""
+    batching: str = "continuous"
+    ordering: str = "fcfs"
+    preemption: str = "recompute_newest"
+
+
+@dataclass(frozen=True)
+class HostCost:
+    """Time that no kernel timing shows, seconds. `step` = per_step + per_running × running + ... (cost/host.py)."""
+
+    per_step_s: float = 0.0
+    per_step_tp_s: float = 0.0
+    """added when tensor parallel size > 1"""
+    per_running_s: float = 0.0
+    per_mixed_layer_s: float = 0.0
+    """per model layer, in steps that hold a prefill chunk"""
+    request_before_s: float = 0.0
+    """tokenise and HTTP, before the engine sees the request"""
+    request_after_s: float = 0.0
+    """detokenise and stream, added to every token's time of delivery"""
+    source: str = ""

@@ -1,0 +1,93 @@
+"""What a run leaves behind beside its request rows: usage of each replica, gaps between tokens, the optional step log.
+
+Memory grows with replicas and with what was asked for, never with the length of the run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+GAP_BITS = 8
+"""Mantissa bits of a gap histogram bin: a bin is at most 2**-8 (0.4 %) of its value wide."""
+GAP_BINS = (64 - GAP_BITS) << GAP_BITS
+
+
+def gap_bin(gap_ns: int) -> int:
+    """Bin of a gap (int ns >= 0): exact below 2**GAP_BITS ns, then GAP_BITS significant bits, all in integers."""
+    exponent = gap_ns.bit_length() - GAP_BITS - 1
+    if exponent <= 0:
+        return gap_ns
+    return ((exponent + 1) << GAP_BITS) + (gap_ns >> exponent) - (1 << GAP_BITS)
+
+
+def gap_bin_edges() -> np.ndarray:
+    """Lower edges of all bins, float64[GAP_BINS + 1], ns."""
+    bins = np.arange(GAP_BINS + 1, dtype=np.float64)
+    exponent = np.maximum((bins // (1 << GAP_BITS)) - 1, 0)
+    mantissa = np.where(bins < (1 << GAP_BITS), bins, (bins % (1 << GAP_BITS)) + (1 << GAP_BITS))
+    return mantissa * np.exp2(exponent)
+
+
+class GapHistogram:
+    """Gaps between successive tokens of a request (ITL), one histogram a class: counts, sums and maxima are exact."""
+
+    def __init__(self, classes: int):
+        self.counts = np.zeros((classes, GAP_BINS), dtype=np.int64)
+        self.sum_ns = [0] * classes
+        self.max_ns = [0] * classes
+
+    def add(self, class_id: int, gap_ns: int, weight: int = 1) -> None:
+        """Count `weight` tokens that came `gap_ns` after the token before them."""
+        self.counts[class_id, gap_bin(gap_ns)] += weight
+        self.sum_ns[class_id] += gap_ns * weight
+        if gap_ns > self.max_ns[class_id]:
+            self.max_ns[class_id] = gap_ns
+
+
+@dataclass
+class ReplicaUsage:
+    """What one replica did. Integrals are over time since 0 and exact in integers."""
+
+    steps: int = 0
+    busy_ns: int = 0
+    """time with at least one step on the GPU"""
+    tokens: int = 0
+    """tokens computed, recomputed ones included"""
+    recomputed_tokens: int = 0
+    """tokens whose KV had been computed before and was lost to a preemption"""
+    wasted_rows: int = 0
+    """rows of requests whose end came to light one step late (in_flight 2)"""
+    padded_tokens: int = 0
+    preemptions: int = 0
+    running_ns: int = 0
+    """integral of requests that hold a slot"""
+    waiting_ns: int = 0
+    """integral of requests in the waiting queue"""
+    kv_block_ns: int = 0
+    """integral of KV blocks held"""
+    running_peak: int = 0
+    waiting_peak: int = 0
+    kv_blocks_peak: int = 0
+    requests: int = 0
+    """requests that were sent here"""
+    end_ns: int = 0
+    """end of the last step"""
+    outside: dict[str, int] = field(default_factory=dict)
+    """steps beyond the measured box of the cost model, by the axis they left it on"""
+
+
+@dataclass(frozen=True)
+class StepLog:
+    """Every step of every replica, kept only when asked for. int64[steps] each; times in ns."""
+
+    replica: np.ndarray
+    start_ns: np.ndarray
+    end_ns: np.ndarray
+    decode_requests: np.ndarray
+    prefill_tokens: np.ndarray
+    running: np.ndarray
+    waiting: np.ndarray
+    kv_blocks: np.ndarray
+    """KV blocks held when the step was formed"""

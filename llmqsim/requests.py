@@ -1,0 +1,112 @@
+"""RequestTable: every request of a run as one row of one int64 array; every column declared once, here.
+
+A request *is* its row index everywhere. `COLUMNS` allocates the array, names the columns of the data frame, checks
+what the workload built and prints the documentation page, so that none of them can drift apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+
+from llmqsim.errors import InvariantError
+
+UNSET = -1
+"""A mark that was not written: it never happened in this run."""
+
+
+class Outcome(IntEnum):
+    """What became of a request."""
+
+    UNFINISHED = 0
+    COMPLETED = 1
+    REJECTED = 2
+
+
+class Reason(IntEnum):
+    """Why a request was rejected (NONE for all others)."""
+
+    NONE = 0
+    EXCEEDS_MAX_MODEL_LEN = 1
+    EXCEEDS_KV_POOL = 2
+    EXCEEDS_TOKEN_BUDGET = 3
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: its unit, who writes it, the value it starts with, and what it means."""
+
+    name: str
+    unit: str
+    writer: str
+    start: int
+    meaning: str
+
+
+COLUMNS: tuple[Column, ...] = (
+    Column("arrival_ns", "ns", "workload", 0, "when the client sends the request"),
+    Column("prompt_tokens", "tokens", "workload", 1, "tokens that the server is asked to read"),
+    Column("output_tokens", "tokens", "workload", 1, "tokens that the answer will have; no policy may see it"),
+    Column("max_tokens", "tokens", "workload", 1, "most tokens that the client allows; the end is foreseen if reached"),
+    Column("class_id", "index", "workload", 0, "traffic class"),
+    Column("replica", "index", "cluster", UNSET, "replica that served it"),
+    Column("first_scheduled_ns", "ns", "engine", UNSET, "when a step that holds it was first formed"),
+    Column("first_token_ns", "ns", "engine", UNSET, "when the client sees the first token"),
+    Column("finish_ns", "ns", "engine", UNSET, "when the client sees the last token"),
+    Column("generated_tokens", "tokens", "engine", 0, "tokens delivered so far"),
+    Column("preemptions", "count", "engine", 0, "times it lost its KV blocks"),
+    Column("max_itl_ns", "ns", "engine", UNSET, "longest gap between two successive tokens"),
+    Column("wait_step_ns", "ns", "engine", 0, "waited for the next step to be formed, before the scheduler looked"),
+    Column("wait_slots_ns", "ns", "engine", 0, "waited because max_num_seqs requests were running"),
+    Column("wait_kv_ns", "ns", "engine", 0, "waited because too few KV blocks were free"),
+    Column("wait_token_budget_ns", "ns", "engine", 0, "waited because the step's token budget was spent"),
+    Column("wait_preempted_ns", "ns", "engine", 0, "waited to resume after a preemption"),
+    Column("outcome", "code", "cluster", Outcome.UNFINISHED, "0 unfinished, 1 completed, 2 rejected"),
+    Column("reason", "code", "cluster", Reason.NONE, "why it was rejected, see Reason"),
+)
+
+INDEX: dict[str, int] = {column.name: i for i, column in enumerate(COLUMNS)}
+GIVEN: tuple[str, ...] = tuple(c.name for c in COLUMNS if c.writer == "workload")
+WAITS: tuple[str, ...] = tuple(c.name for c in COLUMNS if c.name.startswith("wait_"))
+
+
+class RequestTable:
+    """All requests of a run: `data` is int64[columns, rows]; `table.arrival_ns` etc. are views of its rows."""
+
+    def __init__(self, rows: int, classes: tuple[str, ...] = ("all",)):
+        self.data = np.empty((len(COLUMNS), rows), dtype=np.int64)
+        for i, column in enumerate(COLUMNS):
+            self.data[i] = column.start
+        self.classes = classes
+
+    def __len__(self) -> int:
+        return self.data.shape[1]
+
+    def __getattr__(self, name: str) -> np.ndarray:
+        if name in INDEX:
+            return self.data[INDEX[name]]
+        raise AttributeError(name)
+
+    @classmethod
+    def from_columns(cls, classes: tuple[str, ...] = ("all",), **given: np.ndarray) -> RequestTable:
+        """Build a table from its given columns (int arrays of equal length); marks keep their start values.
+
+        Raises InvariantError when a column is unknown, ragged, unsorted in time, or has impossible lengths: the
+        workload must have refused such rows with a message that names their place.
+        """
+        unknown = set(given) - set(GIVEN)
+        if unknown:
+            raise InvariantError(f"not given columns: {sorted(unknown)}")
+        table = cls(len(next(iter(given.values()))), classes)
+        for name, values in given.items():
+            table.data[INDEX[name]] = values
+        if len(table) and (np.any(np.diff(table.arrival_ns) < 0) or table.arrival_ns[0] < 0):
+            raise InvariantError("arrivals must be sorted and not negative")
+        for name in ("prompt_tokens", "output_tokens", "max_tokens"):
+            if np.any(table.data[INDEX[name]] < 1):
+                raise InvariantError(f"{name} must be at least 1")
+        if np.any(table.output_tokens > table.max_tokens):
+            raise InvariantError("output_tokens must not exceed max_tokens")
+        return table
