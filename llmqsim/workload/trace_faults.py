@@ -1,0 +1,151 @@
+"""The careful reading of a trace: every row by the `csv` module, every fault with its line, column and value."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from llmqsim.errors import DataError
+from llmqsim.units import NS_PER_S
+from llmqsim.workload.arrivals import MAX_TIME_S
+from llmqsim.workload.lengths import MAX_TOKENS
+
+MAX_FAULTS = 20
+SHORTEST_STAMP = len("2023-11-16 18:15:46")
+csv.field_size_limit(1 << 30)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Arrival (float64[n], s; NaN throughout where the file has none), prompt and output tokens (int64[n])."""
+
+    arrival_s: np.ndarray
+    prompt: np.ndarray
+    output: np.ndarray
+
+
+def is_clean(arrival_s: np.ndarray, prompt: np.ndarray, output: np.ndarray) -> bool:
+    """Are all rows usable? Arrivals finite, not negative and sorted (or all absent), lengths whole and at least 1."""
+    with np.errstate(invalid="ignore"):
+        lengths = all(np.all((c >= 1) & (c <= MAX_TOKENS) & (c == np.floor(c))) for c in (prompt, output))
+        times = np.all((arrival_s >= 0) & (arrival_s <= MAX_TIME_S)) and np.all(np.diff(arrival_s) >= 0)
+    return bool(lengths and (times or np.all(np.isnan(arrival_s))))
+
+
+def timestamps_s(stamps) -> np.ndarray:
+    """Seconds since the first of many time stamps ("2023-11-16 18:15:46.6805900"), float64[n]; NaN where unreadable."""
+    import pandas as pd
+
+    stamps = pd.Series(stamps, dtype=str)
+    times = pd.to_datetime(stamps, format="ISO8601", errors="coerce", utc=True)
+    bad = times.isna().to_numpy() | (stamps.str.len() < SHORTEST_STAMP).to_numpy()
+    ns = times.to_numpy(dtype="datetime64[ns]").astype(np.int64)
+    first = ns[~bad][0] if not bad.all() else 0
+    # A time stamp before the first comes out negative; the difference is taken in whole ns before the division.
+    return np.where(bad, np.nan, (ns - first) / NS_PER_S)
+
+
+def checked_rows(text: str, header: list[str], columns: tuple[str, ...], azure: bool, name: str) -> Rows:
+    """Read all rows and return them, or raise DataError with the first 20 faults and the number of the others."""
+    position = [header.index(c) for c in columns]
+    lines, values, faults = _split(text, len(header), position, name)
+    if not lines and not faults:
+        return Rows(np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64))
+    arrival_s = timestamps_s(values[0]) if azure else _arrivals(values[0])
+    lengths = [np.array([_number(v) for v in column], dtype=np.float64) for column in values[1:]]
+    if lines and is_clean(arrival_s, *lengths) and not faults:
+        return Rows(arrival_s, lengths[0].astype(np.int64), lengths[1].astype(np.int64))
+    faults += _time_faults(arrival_s, values[0], lines, columns[0], azure)
+    for column, numbers, texts in zip(columns[1:], lengths, values[1:], strict=True):
+        faults += _length_faults(numbers, texts, lines, column)
+    faults.sort(key=lambda fault: fault[0])
+    shown = [f"{name}:{line}: {sentence}" for line, sentence in faults[:MAX_FAULTS]]
+    if len(faults) > MAX_FAULTS:
+        shown.append(f"{name}: and {len(faults) - MAX_FAULTS:,} more faults")
+    raise DataError(*shown)
+
+
+def _split(text: str, width: int, position: list[int], name: str):
+    """Lines (numbers), the three columns as text, and the faults of rows that are too short or too long."""
+    reader = csv.reader(io.StringIO(text))
+    lines, values, faults = [], ([], [], []), []
+    next(reader)
+    line = reader.line_num + 1
+    try:
+        for row in reader:
+            if len(row) == width:
+                lines.append(line)
+                for column, i in zip(values, position, strict=True):
+                    column.append(row[i].strip())
+            elif row:
+                faults.append((line, f"has {len(row)} fields; the header has {width}"))
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise DataError(f"{name}:{line}: not CSV ({error})") from None
+    return lines, values, faults
+
+
+def _arrivals(texts: list[str]) -> np.ndarray:
+    return np.array([_number(v) for v in texts], dtype=np.float64)
+
+
+def _number(text: str) -> float:
+    """The number in a field, NaN when there is none. Python's 1_000 is no number in a CSV file."""
+    try:
+        return math.nan if "_" in text else float(text)
+    except ValueError:
+        return math.nan
+
+
+def _time_faults(arrival_s: np.ndarray, texts: list[str], lines: list[int], column: str, azure: bool):
+    if lines and not azure and not any(texts):
+        return []
+    right = "a time stamp such as 2023-11-16 18:15:46.6805900" if azure else "seconds since the start, at least 0"
+    faults, last = [], None
+    for i in np.flatnonzero(_suspect_times(arrival_s)):
+        time, line = arrival_s[i], lines[i]
+        if not math.isfinite(time) or time > MAX_TIME_S or (time < 0 and not azure):
+            hint = " (milliseconds?)" if MAX_TIME_S < time < math.inf else ""
+            hint += _again(texts[i], column)
+            faults.append((line, f"{column}: must be {right} (got '{_short(texts[i])}'){hint}"))
+        elif (last := _last_valid(arrival_s, i)) is not None and time < arrival_s[last]:
+            faults.append(
+                (line, f"{column}: must not be before the row above (got '{_short(texts[i])}' after "
+                       f"'{_short(texts[last])}' in line {lines[last]}); sort the rows by time")
+            )  # fmt: skip
+    return faults
+
+
+def _suspect_times(arrival_s: np.ndarray) -> np.ndarray:
+    with np.errstate(invalid="ignore"):
+        after_bad = np.isnan(arrival_s) | (arrival_s < 0) | (arrival_s > MAX_TIME_S)
+        step = np.diff(arrival_s, prepend=0.0)
+        return after_bad | ~(step >= 0)
+
+
+def _last_valid(arrival_s: np.ndarray, i: int) -> int | None:
+    for j in range(i - 1, -1, -1):
+        if math.isfinite(arrival_s[j]) and arrival_s[j] <= MAX_TIME_S:
+            return j
+    return None
+
+
+def _length_faults(numbers: np.ndarray, texts: list[str], lines: list[int], column: str):
+    with np.errstate(invalid="ignore"):
+        bad = ~((numbers >= 1) & (numbers <= MAX_TOKENS) & (numbers == np.floor(numbers)))
+    sentence = f"{column}: must be a whole number of at least 1"
+    return [
+        (lines[i], f"{sentence} (got '{_short(texts[i])}'){_again(texts[i], column)}") for i in np.flatnonzero(bad)
+    ]
+
+
+def _again(text: str, column: str) -> str:
+    return "; the header is repeated here" if text == column else ""
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 40 else text[:37] + "..."
