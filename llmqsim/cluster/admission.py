@@ -1,0 +1,28 @@
+"""What the servers' door refuses before the clock starts, because no schedule could ever serve it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from llmqsim.cluster.deployment import Deployment
+from llmqsim.requests import INDEX, Outcome, Reason, RequestTable
+
+
+def refuse_unservable(table: RequestTable, deployment: Deployment) -> None:
+    """Mark the requests that can't be served as REJECTED, with the reason. Such a request would wait for ever.
+
+    A real server answers a too long prompt with an error and cuts a too long answer; here both are refused and
+    counted, so that a variant with less memory is not flattered by shorter answers.
+    """
+    options = deployment.options
+    total = table.prompt_tokens + table.output_tokens
+    reason = np.full(len(table), int(Reason.NONE))
+    if deployment.capacity is not None:
+        held = -(-(total - 1) // options.block_size)  # the last token's KV is never written
+        reason[held > deployment.capacity.blocks - 1] = Reason.EXCEEDS_KV_POOL
+    if not options.enable_chunked_prefill:
+        reason[total - 1 > options.max_num_batched_tokens] = Reason.EXCEEDS_TOKEN_BUDGET  # a preempted one must fit, too
+    if options.max_model_len is not None:
+        reason[total > options.max_model_len] = Reason.EXCEEDS_MAX_MODEL_LEN
+    table.data[INDEX["reason"]] = reason
+    table.data[INDEX["outcome"], reason != Reason.NONE] = Outcome.REJECTED

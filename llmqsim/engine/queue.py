@@ -1,0 +1,100 @@
+"""WaitingQueue: requests in the ordering policy's order, and how long each was kept waiting by what.
+
+Attribution costs O(1) a step. Four clocks (rules.WAIT_*) add up for how long the head of the queue was kept out by
+each reason; a request notes the clocks when the scheduler first sees it and reads off the differences when it enters.
+Time before that first look counts as WAIT_STEP: the step under way had to end.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+
+from llmqsim.engine import rules
+from llmqsim.engine.sequence import Sequence, Stage
+
+FRONT, SORTED = 0, 1
+
+
+class WaitingQueue:
+    """Sorted by (FRONT or SORTED, the policy's key, row). A preempted request goes to the front if the policy says so."""
+
+    def __init__(self, ordering):
+        self._ordering = ordering
+        self._entries: list[tuple] = []
+        self._fresh: list[Sequence] = []
+        self._clocks = [0, 0, 0, 0]
+        self._blocked_by = rules.WAIT_STEP
+        self._clock_ns = 0
+        self._fronts = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[Sequence]:
+        """In order; entries that leave during the iteration are passed over, none is skipped."""
+        place = 0
+        while place < len(self._entries):
+            entry = self._entries[place]
+            yield entry[-1]
+            if place < len(self._entries) and self._entries[place] is entry:
+                place += 1
+
+    def join(self, sequence: Sequence, now_ns: int) -> None:
+        """A new request arrives."""
+        sequence.delivered_ns = now_ns
+        self._fresh.append(sequence)
+        self._insert(sequence, SORTED, self._ordering.key(sequence))
+
+    def rejoin(self, sequence: Sequence, now_ns: int) -> None:
+        """A preempted request waits again."""
+        sequence.preempted_ns = now_ns
+        if self._ordering.preempted_go_first:
+            self._fronts += 1
+            self._insert(sequence, FRONT, -self._fronts)
+        else:
+            self._insert(sequence, SORTED, self._ordering.key(sequence))
+
+    def leave(self, sequence: Sequence, now_ns: int) -> None:
+        """A request enters a step, or finished while it waited. Its waiting time is settled."""
+        place = bisect_left(self._entries, sequence.queue_key)
+        del self._entries[place]
+        self.settle(sequence, now_ns)
+
+    def look(self, now_ns: int) -> None:
+        """The scheduler looks at the queue: bring the clocks up to date and let the new requests note them."""
+        self._clocks[self._blocked_by] += now_ns - self._clock_ns
+        self._clock_ns = now_ns
+        if self._fresh:
+            clocks = tuple(self._clocks)
+            for sequence in self._fresh:
+                sequence.clock_at_entry = clocks
+                sequence.wait_ns = (now_ns - sequence.delivered_ns, 0, 0, 0)
+            self._fresh.clear()
+
+    def blocked(self, reason: int) -> None:
+        """What keeps the head of the queue out until the next look."""
+        self._blocked_by = reason
+
+    def settle(self, sequence: Sequence, now_ns: int) -> None:
+        """Add the time since the sequence joined (or was preempted) to its waits."""
+        if sequence.preempted_ns >= 0:
+            sequence.wait_preempted_ns += now_ns - sequence.preempted_ns
+            sequence.preempted_ns = -1
+        elif sequence.clock_at_entry is not None:
+            before, entry = sequence.wait_ns, sequence.clock_at_entry
+            sequence.wait_ns = tuple(w + c - e for w, c, e in zip(before, self._clocks, entry, strict=True))
+            sequence.clock_at_entry = None
+
+    def close(self, now_ns: int) -> list[Sequence]:
+        """The clock stops: settle everybody who still waits and return them."""
+        self.look(now_ns)
+        left = [entry[-1] for entry in self._entries]
+        for sequence in left:
+            self.settle(sequence, now_ns)
+        return left
+
+    def _insert(self, sequence: Sequence, rank: int, key) -> None:
+        sequence.stage = Stage.WAITING
+        sequence.queue_key = (rank, key, sequence.row)
+        insort(self._entries, (rank, key, sequence.row, sequence))

@@ -1,0 +1,74 @@
+"""Sequence: a request while a replica holds it. Policies read it as a RequestView; only the engine writes it."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from llmqsim.requests import RequestTable
+
+
+class Stage(IntEnum):
+    """Where a sequence stands within its replica."""
+
+    WAITING = 0
+    RUNNING = 1
+    FINISHED = 2
+
+
+class Sequence:
+    """One request in flight. The true output length is not here: the engine keeps it where no policy can look."""
+
+    __slots__ = (
+        "row",
+        "arrival_ns",
+        "prompt_tokens",
+        "max_tokens",
+        "class_id",
+        "computed_tokens",
+        "known_tokens",
+        "generated_tokens",
+        "kv_blocks",
+        "preemptions",
+        "stage",
+        "queue_key",
+        "high_water_tokens",
+        "last_token_ns",
+        "max_itl_ns",
+        "first_scheduled_ns",
+        "first_token_ns",
+        "delivered_ns",
+        "wait_ns",
+        "wait_preempted_ns",
+        "clock_at_entry",
+        "preempted_ns",
+    )
+
+    def __init__(self, table: RequestTable, row: int):
+        self.row = row
+        self.arrival_ns = int(table.arrival_ns[row])
+        self.prompt_tokens = int(table.prompt_tokens[row])
+        self.max_tokens = int(table.max_tokens[row])
+        self.class_id = int(table.class_id[row])
+        self.computed_tokens = 0
+        self.known_tokens = self.prompt_tokens
+        self.generated_tokens = 0
+        self.kv_blocks = 0
+        self.preemptions = 0
+        self.stage = Stage.WAITING
+        self.queue_key: tuple | None = None
+        self.high_water_tokens = 0
+        self.last_token_ns = -1
+        self.max_itl_ns = -1
+        self.first_scheduled_ns = -1
+        self.first_token_ns = -1
+        self.delivered_ns = -1
+        self.wait_ns = (0, 0, 0, 0)
+        self.wait_preempted_ns = 0
+        self.clock_at_entry: tuple[int, ...] | None = None
+        self.preempted_ns = -1
+
+    def __repr__(self) -> str:
+        return (
+            f"request {self.row} ({self.prompt_tokens} prompt tokens, {self.computed_tokens} computed of "
+            f"{self.known_tokens} known, {self.kv_blocks} KV blocks, {self.stage.name.lower()})"
+        )

@@ -1,0 +1,22 @@
+"""Preemption: who gives way when the KV pool is full?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from llmqsim.policies.protocol import RequestView
+from llmqsim.registry import register
+
+
+@register("preemption", "recompute_newest")
+@dataclass(frozen=True)
+class RecomputeNewest:
+    """vLLM V1 under fcfs: the last admitted request gives way and recomputes everything when it returns.
+
+    The oldest is never a victim of a younger one, so somebody always gets on, and no run hangs.
+    """
+
+    def victim(self, running: Sequence[RequestView]) -> RequestView:
+        """Last of the running list."""
+        return running[-1]

@@ -1,0 +1,78 @@
+"""Random small clusters for the laws: ties in time on purpose, pools a block too small, one-token answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from hypothesis import strategies as st
+
+from llmqsim.cluster.cluster import Cluster
+from llmqsim.cost import lower
+from llmqsim.options import HostCost
+from llmqsim.requests import RequestTable
+from tests.support import deployment
+
+GRID_NS = 5_000_000
+
+
+@dataclass(frozen=True)
+class Case:
+    """A request list and server settings, plain values so that a failing case prints as something to read."""
+
+    requests: tuple[tuple[int, int, int, int], ...]
+    """(arrival ns, prompt, output, max_tokens)"""
+    servers: dict
+    step: tuple[int, int, int]
+    """affine step cost in ns: base, per prefill token, per decode request"""
+    host_ns: tuple[int, int]
+    """before and after the engine"""
+
+    def table(self) -> RequestTable:
+        """A fresh table."""
+        columns = np.array(self.requests, dtype=np.int64).reshape(-1, 4).T
+        names = ("arrival_ns", "prompt_tokens", "output_tokens", "max_tokens")
+        return RequestTable.from_columns(**dict(zip(names, columns, strict=True)))
+
+    def run(self, table: RequestTable | None = None) -> Cluster:
+        """Simulate to the end."""
+        base, prefill, decode = self.step
+        cost = lower.affine(base_s=base / 1e9, per_prefill_token_s=prefill / 1e9, per_decode_request_s=decode / 1e9)
+        host = HostCost(request_before_s=self.host_ns[0] / 1e9, request_after_s=self.host_ns[1] / 1e9)
+        cluster = Cluster(table or self.table(), deployment(cost=cost, host=host, **self.servers), keep_steps=True)
+        cluster.run()
+        return cluster
+
+
+@st.composite
+def cases(draw, max_requests: int = 25) -> Case:
+    """Small pools, small budgets; times random or on a grid on which arrivals and step ends coincide."""
+    on_grid = draw(st.booleans())
+    grid = GRID_NS if on_grid else 1
+    count = draw(st.integers(0, max_requests))
+    span = draw(st.sampled_from([0, 10, 60])) * (GRID_NS // grid)
+    arrivals = sorted(draw(st.lists(st.integers(0, span), min_size=count, max_size=count)))
+    foreseen = draw(st.booleans())
+    requests = []
+    for arrival in arrivals:
+        prompt, output = draw(st.integers(1, 40)), draw(st.integers(1, 12))
+        requests.append((arrival * grid, prompt, output, output if foreseen else draw(st.integers(output, 30))))
+    step = draw(st.tuples(st.integers(1, 4), st.sampled_from([0, 1]), st.sampled_from([0, 1])))
+    if not on_grid:
+        step = draw(st.tuples(st.integers(1, 10**7), st.integers(0, 10**6), st.integers(0, 10**6)))
+        grid = 1
+    budget = draw(st.sampled_from([4, 7, 16, 64]))
+    servers = dict(
+        replicas=draw(st.integers(1, 3)),
+        routing=draw(st.sampled_from(["round_robin", "least_outstanding"])),
+        blocks=draw(st.sampled_from([None, 5, 8, 14, 40])),
+        block_size=draw(st.sampled_from([1, 4, 16])),
+        max_num_seqs=draw(st.sampled_from([1, 2, 4, 64])),
+        max_num_batched_tokens=budget,
+        enable_chunked_prefill=draw(st.sampled_from([True, True, False])),
+        scheduler_reserve_full_isl=draw(st.booleans()),
+        in_flight=draw(st.sampled_from([1, 2])),
+        max_model_len=draw(st.sampled_from([None, 30])),
+    )
+    host = draw(st.sampled_from([(0, 0), (GRID_NS, 2 * GRID_NS), (123, 4567)]))
+    return Case(tuple(requests), servers, tuple(part * grid for part in step), host)

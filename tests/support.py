@@ -1,0 +1,83 @@
+"""Builders that the tests share: a table from tuples, and a small cluster with a step cost of one's own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from llmqsim import registry
+from llmqsim.cluster.cluster import Cluster
+from llmqsim.cluster.deployment import Deployment
+from llmqsim.cost import lower
+from llmqsim.kv.capacity import KvCapacity
+from llmqsim.options import EngineOptions, HostCost
+from llmqsim.policies import batching  # noqa: F401  (registers the built-in policies)
+from llmqsim.requests import RequestTable
+
+OPTIONS = EngineOptions(
+    preset="test",
+    max_num_seqs=256,
+    max_num_batched_tokens=2048,
+    max_model_len=None,
+    block_size=16,
+    gpu_memory_utilization=0.9,
+    kv_cache_dtype="auto",
+    num_gpu_blocks_override=None,
+    kv_cache_memory_bytes=None,
+    enable_chunked_prefill=True,
+    scheduler_reserve_full_isl=True,
+    in_flight=1,
+    cudagraph_capture_sizes=(),
+)
+
+
+def table(*requests: tuple) -> RequestTable:
+    """Rows of (arrival seconds, prompt tokens, output tokens[, max_tokens])."""
+    rows = [(*r, r[2]) if len(r) == 3 else r for r in requests]
+    columns = list(zip(*rows, strict=True)) or [(), (), (), ()]
+    return RequestTable.from_columns(
+        arrival_ns=np.rint(np.array(columns[0], dtype=float) * 1e9).astype(np.int64),
+        prompt_tokens=np.array(columns[1], dtype=np.int64),
+        output_tokens=np.array(columns[2], dtype=np.int64),
+        max_tokens=np.array(columns[3], dtype=np.int64),
+    )
+
+
+def deployment(
+    replicas: int = 1,
+    cost: lower.StepCost | None = None,
+    blocks: int | None = None,
+    host: HostCost | None = None,
+    routing: str = "round_robin",
+    batching: str = "continuous",
+    **options,
+) -> Deployment:
+    """Servers with step cost `cost` (default: every step takes 1 s) and `blocks` KV blocks (default: unlimited)."""
+    merged = replace(OPTIONS, **options)
+    capacity = None
+    if blocks is not None:
+        capacity = KvCapacity(blocks, merged.block_size, None, None, (), "test", "")
+    return Deployment(
+        replicas=replicas,
+        options=merged,
+        host=host or HostCost(),
+        cost=cost or lower.constant(1.0),
+        capacity=capacity,
+        routing=registry.make("routing", routing),
+        batching=registry.make("batching", batching),
+        ordering=registry.make("ordering", "fcfs"),
+        preemption=registry.make("preemption", "recompute_newest"),
+    )
+
+
+def run(requests: RequestTable, servers: Deployment | None = None, until_s: float | None = None, **kwargs) -> Cluster:
+    """Simulate and return the cluster, finished."""
+    cluster = Cluster(requests, servers or deployment(**kwargs), keep_steps=True)
+    cluster.run(None if until_s is None else round(until_s * 1e9))
+    return cluster
+
+
+def seconds(column: np.ndarray) -> list[float]:
+    """A column of ns marks as a list of seconds."""
+    return (column / 1e9).tolist()
