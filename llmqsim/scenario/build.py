@@ -1,0 +1,197 @@
+"""From a checked scenario to what a run needs: servers (with presets merged, memory and costs worked out) and requests.
+
+What can only be judged with presets at hand is judged here: does the model fit, does the engine accept its options?
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from llmqsim import policies, registry
+from llmqsim.cluster.deployment import Deployment
+from llmqsim.cost import lower
+from llmqsim.errors import ScenarioError
+from llmqsim.hardware import serving
+from llmqsim.hardware.gpu import Gpu, gpu
+from llmqsim.hardware.hf_config import model_from_config
+from llmqsim.hardware.model import Model, model
+from llmqsim.kv.capacity import KvCapacity, kv_capacity
+from llmqsim.options import EngineOptions, HostCost
+from llmqsim.scenario.load import Scenario
+from llmqsim.workload import build as workload
+
+assert policies, "imported to register the built-in policies"
+
+
+@dataclass(frozen=True)
+class Servers:
+    """The deployment of a scenario, with what it was made from and where each engine option comes from."""
+
+    model: Model | None
+    gpu: Gpu | None
+    tensor_parallel_size: int
+    deployment: Deployment
+    origins: dict[str, str]
+
+    @property
+    def longest_request_tokens(self) -> int | None:
+        """Tokens of the longest request that the servers take, prompt and answer; None: no limit."""
+        limits = [self.deployment.options.max_model_len]
+        if self.deployment.capacity is not None:
+            limits.append(self.deployment.capacity.usable_tokens)
+        known = [limit for limit in limits if limit is not None]
+        return min(known) if known else None
+
+
+def build_servers(scenario: Scenario) -> Servers:
+    """Resolve presets, memory and step costs. Raises ScenarioError naming file, line and key."""
+    spec = scenario.spec
+    card = _located(scenario, lambda: gpu(spec.gpu)) if spec.gpu is not None else None
+    network = _located(scenario, lambda: _model(scenario)) if spec.model is not None else None
+    tp = spec.tensor_parallel_size
+    if network is not None and (fault := network.tensor_parallel_fault(tp)):
+        raise ScenarioError(f"{scenario.where('tensor_parallel_size')}: tensor_parallel_size: {fault}")
+    ideal = spec.cost.model != "calibrated"
+    options, host, origins = _located(
+        scenario,
+        lambda: serving.engine_options(
+            spec.engine.preset,
+            card,
+            network,
+            tp,
+            {**spec.engine.overrides(), "host": spec.engine.host.model_dump(exclude_none=True)},
+            ideal=ideal,
+        ),
+    )
+    _check_options(scenario, options, network)
+    options, capacity = _located(scenario, lambda: _memory(scenario, network, card, tp, options))
+    cost = _located(scenario, lambda: _cost(scenario, network, card, tp, options, host))
+    deployment = Deployment(
+        replicas=spec.replicas,
+        options=options,
+        host=host,
+        cost=cost,
+        capacity=capacity,
+        routing=_policy(scenario, "routing", "routing", spec.routing.policy, spec.routing.parameters),
+        batching=_policy(scenario, "engine.batching", "batching", spec.engine.batching),
+        ordering=_policy(scenario, "engine.ordering", "ordering", spec.engine.ordering),
+        preemption=_policy(scenario, "engine.preemption", "preemption", spec.engine.preemption),
+    )
+    return Servers(network, card, tp, deployment, origins)
+
+
+def build_workload(scenario: Scenario, servers: Servers, seed: int, replication: int) -> workload.Workload:
+    """Draw or read the requests. Raises ScenarioError or DataError."""
+    made = _located(
+        scenario,
+        lambda: workload.build(
+            scenario.spec.workload.model_dump(),
+            seed=seed,
+            replication=replication,
+            base_folder=scenario.folder,
+            max_model_len=servers.longest_request_tokens,
+        ),
+    )
+    _check_any_servable(scenario, made, servers)
+    return made
+
+
+def _located(scenario: Scenario, make: Callable[[], Any]) -> Any:
+    """Run `make`; put file and line before each fault that begins with a scenario key."""
+    try:
+        return make()
+    except ScenarioError as error:
+        raise ScenarioError(*(_place(scenario, fault) for fault in error.faults)) from None
+
+
+def _place(scenario: Scenario, fault: str) -> str:
+    key = fault.split(":", 1)[0]
+    return f"{scenario.where(key)}: {fault}"
+
+
+def _model(scenario: Scenario) -> Model:
+    spec = scenario.spec.model
+    return model(spec) if isinstance(spec, str) else model_from_config(scenario.folder / spec.config)
+
+
+def _policy(scenario: Scenario, key: str, kind: str, name: str, params: dict | None = None) -> Any:
+    try:
+        return registry.make(kind, name, params)
+    except ScenarioError as error:
+        raise ScenarioError(*(f"{scenario.where(key)}: {key}: {fault}" for fault in error.faults)) from None
+
+
+def _check_options(scenario: Scenario, options: EngineOptions, network: Model | None) -> None:
+    """What vLLM refuses at start-up, whichever of the two values is a default."""
+    faults = []
+    budget, limit = options.max_num_batched_tokens, options.max_model_len
+
+    def fault(key: str, sentence: str) -> None:
+        faults.append(f"{scenario.where(key)}: {key}: {sentence}")
+
+    if budget < options.max_num_seqs:
+        fault(
+            "engine.max_num_batched_tokens",
+            f"must be at least engine.max_num_seqs, {options.max_num_seqs:,} (got {budget:,}); vLLM refuses it, since "
+            "so many decodes would not fit in a step",
+        )
+    if not options.enable_chunked_prefill and limit is not None and budget < limit:
+        fault(
+            "engine.max_num_batched_tokens",
+            f"must be at least engine.max_model_len, {limit:,}, when enable_chunked_prefill is false (got {budget:,})",
+        )
+    if network is not None and limit is not None and limit > network.max_position_embeddings:
+        fault(
+            "engine.max_model_len",
+            f"must be at most {network.max_position_embeddings:,}, the longest sequence of {network.name} "
+            f"(got {limit:,})",
+        )
+    if faults:
+        raise ScenarioError(*faults)
+
+
+def _memory(
+    scenario: Scenario, network: Model | None, card: Gpu | None, tp: int, options: EngineOptions
+) -> tuple[EngineOptions, KvCapacity | None]:
+    """The KV pool; and max_model_len cut to it where nobody asked for that length (vLLM's `auto`)."""
+    stated = options.num_gpu_blocks_override is not None or options.kv_cache_memory_bytes is not None
+    if not stated and (network is None or card is None):
+        return options, None
+    asked = isinstance(scenario.spec.engine.max_model_len, int)
+    capacity = kv_capacity(network, card, tp, options, check_max_model_len=asked)
+    if options.max_model_len is not None and not asked:
+        options = replace(options, max_model_len=min(options.max_model_len, capacity.usable_tokens))
+    return options, capacity
+
+
+def _cost(
+    scenario: Scenario, network: Model | None, card: Gpu | None, tp: int, options: EngineOptions, host: HostCost
+) -> lower.StepCost:
+    spec = scenario.spec.cost
+    if spec.model == "constant":
+        return lower.constant(spec.step)
+    if spec.model == "affine":
+        return lower.affine(
+            base_s=spec.base,
+            per_token_s=spec.per_token,
+            per_prefill_token_s=spec.per_prefill_token,
+            per_decode_request_s=spec.per_decode_request,
+            per_kv_token_s=spec.per_kv_token,
+        )
+    return lower.lower(network, card, tp, options, host, options.max_model_len)
+
+
+def _check_any_servable(scenario: Scenario, made: workload.Workload, servers: Servers) -> None:
+    """A workload of which not one request can be served is an error before the run; some are refused and counted."""
+    limit = servers.longest_request_tokens
+    if limit is None:
+        return
+    longest = made.table.prompt_tokens + made.table.output_tokens
+    if (longest > limit + 1).all():
+        raise ScenarioError(
+            f"{scenario.where('workload')}: workload: no request can be served: the shortest needs "
+            f"{int(longest.min()):,} tokens of prompt and output, and a replica takes at most {limit:,} "
+            "(engine.max_model_len or the KV pool)"
+        )

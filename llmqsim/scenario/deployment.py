@@ -1,0 +1,148 @@
+"""Keys that say what serves the traffic: model, routing, engine options, and the cost of a step."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Union
+
+from pydantic import BaseModel, ConfigDict, Field, Tag
+
+from llmqsim.scenario import rules
+from llmqsim.scenario.kinds import Bytes, Cost, Count, File, Flag, HostTime, Latency, Spec, by_field, by_keys
+
+
+class ModelConfig(Spec):
+    """A model by its Hugging Face config.json."""
+
+    config: File = Field(description="config.json of a dense model, relative to the file that names it.")
+
+
+Model = Annotated[
+    Union[
+        Annotated[str, rules.text("the name of a model preset", "llama-3.1-8b"), Tag("kind:preset")],
+        Annotated[ModelConfig, Tag("kind:config")],
+    ],
+    by_keys("preset", (str,), config="config"),
+]
+
+
+class Routing(BaseModel):
+    """Which replica a request goes to. `routing: NAME` is short for `{policy: NAME}`; other keys are its parameters."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+    policy: Annotated[str, rules.text("the name of a routing policy", "least_outstanding")] = Field(
+        description="Routing policy: round_robin, least_outstanding, or one that you registered."
+    )
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The policy's own parameters, as written."""
+        return dict(self.model_extra or {})
+
+
+class Host(Spec):
+    """Time that no kernel timing shows; each key overrides the engine preset's value."""
+
+    per_step: HostTime | None = Field(None, description="Added to every step, seconds.")
+    per_step_tp: HostTime | None = Field(
+        None, description="Added to every step when tensor_parallel_size > 1, seconds."
+    )
+    per_running: HostTime | None = Field(None, description="Added to every step per running request, seconds.")
+    per_mixed_layer: HostTime | None = Field(
+        None, description="Added per model layer to steps that hold a prefill chunk, seconds."
+    )
+    request_before: HostTime | None = Field(None, description="Once a request, before the engine sees it, seconds.")
+    request_after: HostTime | None = Field(None, description="Between the engine and the client, per token, seconds.")
+
+
+class Engine(Spec):
+    """One serving engine, by vLLM's option names. What is left out comes from the preset."""
+
+    preset: Annotated[str, rules.text("the name of an engine preset", "vllm-0.19")] = Field(
+        "vllm-0.19", description="Engine and version whose defaults and host times hold."
+    )
+    max_num_seqs: Count | None = Field(None, description="Most requests that run at once on a replica.")
+    max_num_batched_tokens: Count | None = Field(None, description="Token budget of a step.")
+    max_model_len: Annotated[int | str, rules.word_or(rules.whole(1), "auto")] | None = Field(
+        None, description="Most tokens of a request, prompt and output; `auto`: what the model and the KV pool allow."
+    )
+    block_size: Count | None = Field(None, description="Tokens per KV block.")
+    gpu_memory_utilization: Annotated[float, rules.number(above=0, at_most=1)] | None = Field(
+        None, description="Share of the GPU's memory that the engine may take."
+    )
+    kv_cache_dtype: Annotated[str, rules.choice("auto", "bfloat16", "fp8")] | None = Field(
+        None, description="Type of the KV cache; `auto`: as the weights."
+    )
+    num_gpu_blocks_override: Count | None = Field(
+        None, description="KV blocks of a replica, as vLLM logs them, instead of the computed number."
+    )
+    kv_cache_memory_bytes: Bytes | None = Field(
+        None, description="KV pool per GPU, bytes, instead of the computed size."
+    )
+    enable_chunked_prefill: Flag | None = Field(None, description="May a prompt be split over several steps?")
+    scheduler_reserve_full_isl: Flag | None = Field(
+        None, description="Admit a prompt only when the blocks of the whole of it are free, not just its first chunk's?"
+    )
+    in_flight: Annotated[int, rules.whole(1, 2)] | None = Field(
+        None, description="Steps formed but not finished: 1 synchronous, 2 asynchronous scheduling."
+    )
+    async_scheduling: Flag | None = Field(
+        None, description="vLLM's spelling: true is in_flight 2, false is in_flight 1."
+    )
+    cudagraph_capture_sizes: Annotated[tuple[int, ...], rules.whole_list()] | None = Field(
+        None, description="Token counts that a step is padded up to; beyond the largest it runs unpadded."
+    )
+    enforce_eager: Flag | None = Field(None, description="Run without CUDA graphs, so without padding?")
+    batching: Annotated[str, rules.text("the name of a batching policy", "continuous")] = Field(
+        "continuous", description="What runs in a step."
+    )
+    ordering: Annotated[str, rules.text("the name of an ordering policy", "fcfs")] = Field(
+        "fcfs", description="Who is next in the waiting queue."
+    )
+    preemption: Annotated[str, rules.text("the name of a preemption policy", "recompute_newest")] = Field(
+        "recompute_newest", description="Who gives way when KV blocks run out, and how."
+    )
+    host: Host = Field(Host(), description="Overrides of the preset's host times.")
+
+    def overrides(self) -> dict[str, Any]:
+        """What the user set, by the field names of EngineOptions; `host`, `preset` and the policies are not in it."""
+        apart = {"preset", "host", "batching", "ordering", "preemption", "async_scheduling", "enforce_eager"}
+        given = {k: v for k in type(self).model_fields if k not in apart and (v := getattr(self, k)) is not None}
+        if self.async_scheduling is not None:
+            given["in_flight"] = 2 if self.async_scheduling else 1
+        if self.enforce_eager:
+            given["cudagraph_capture_sizes"] = ()
+        return given
+
+
+class CalibratedCost(Spec):
+    """Step times of this model on this GPU: a roofline fitted on kernel timings."""
+
+    model: Annotated[str, rules.choice("calibrated")] = Field("calibrated", description="Kind of cost model.")
+
+
+class ConstantCost(Spec):
+    """Every step takes the same time; no padding, no host time; GPU and model do not enter."""
+
+    model: Annotated[str, rules.choice("constant")] = Field(description="Kind of cost model.")
+    step: Latency = Field(description="Time of a step, seconds.")
+
+
+class AffineCost(Spec):
+    """A step's time is a sum of terms; no padding, no host time; GPU and model do not enter."""
+
+    model: Annotated[str, rules.choice("affine")] = Field(description="Kind of cost model.")
+    base: Cost = Field(0.0, description="Once a step, seconds.")
+    per_token: Cost = Field(0.0, description="Per token in the step, prefill or decode, seconds.")
+    per_prefill_token: Cost = Field(0.0, description="Per prompt token in the step, seconds.")
+    per_decode_request: Cost = Field(0.0, description="Per decoding request in the step, seconds.")
+    per_kv_token: Cost = Field(0.0, description="Per token of context that decoding requests read, seconds.")
+
+
+StepCost = Annotated[
+    Union[
+        Annotated[CalibratedCost, Tag("kind:calibrated")],
+        Annotated[ConstantCost, Tag("kind:constant")],
+        Annotated[AffineCost, Tag("kind:affine")],
+    ],
+    by_field("model", default="calibrated"),
+]

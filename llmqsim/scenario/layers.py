@@ -1,0 +1,132 @@
+"""Layers of overrides to one tree: a later layer wins, key by key.
+
+Lists are replaced whole; null resets a key to its default; a mapping of another kind replaces what it overrides, and
+of the old keys only those stay that the new kind also knows. A later layer that gives one of two spellings of the
+same thing (cv, burstiness) drops the other.
+"""
+
+from __future__ import annotations
+
+import os
+
+from llmqsim.scenario import shape
+from llmqsim.scenario.source import Fault, Node
+
+SHORTHANDS: dict[shape.Path, str] = {("workload", "trace"): "file", ("routing",): "policy"}
+"""places where a bare text is short for a mapping with this key"""
+FILES: tuple[shape.Path, ...] = (("workload", "trace", "file"), ("workload", "lengths", "file"), ("model", "config"))
+"""values that name a file, relative to the file that wrote them"""
+EITHER_OR: dict[shape.Path, tuple[shape.Path, ...]] = {}
+"""place -> places that it drops from lower layers"""
+for _one, _other in (
+    ("workload.arrivals.cv", "workload.arrivals.burstiness"),
+    ("engine.in_flight", "engine.async_scheduling"),
+    ("engine.num_gpu_blocks_override", "engine.kv_cache_memory_bytes"),
+):
+    EITHER_OR[tuple(_one.split("."))] = (tuple(_other.split(".")),)
+    EITHER_OR[tuple(_other.split("."))] = (tuple(_one.split(".")),)
+EITHER_OR["workload", "trace"] = (("workload", "arrivals"), ("workload", "lengths"))
+
+
+def expand(node: Node, faults: list[Fault], prefix: str = "") -> Node:
+    """Return the tree with dotted keys opened into mappings; a place written twice is a fault."""
+    if not node.is_mapping:
+        return node
+    out: dict[str, Node] = {}
+    for key, value in node.value.items():
+        parts = key.split(".")
+        if not all(parts):
+            faults.append(Fault(value.place, f"{prefix}{key}", "is no key; write names joined by single points"))
+            continue
+        tree = expand(value, faults, f"{prefix}{key}.")
+        for part in reversed(parts[1:]):
+            tree = Node({part: tree}, value.place)
+        _put(out, parts[0], tree, faults, prefix)
+    return Node(out, node.place)
+
+
+def _put(out: dict[str, Node], key: str, value: Node, faults: list[Fault], prefix: str) -> None:
+    if key not in out:
+        out[key] = value
+    elif out[key].is_mapping and value.is_mapping:
+        for inner, node in value.value.items():
+            _put(out[key].value, inner, node, faults, f"{prefix}{key}.")
+    else:
+        faults.append(Fault(value.place, f"{prefix}{key}", f"written twice, first at {out[key].place}; keep one"))
+
+
+def normalise(node: Node, folder: str, main_folder: str, path: shape.Path = ()) -> Node:
+    """Open shorthands and make file names relative to the main file's folder, in place; returns the node.
+
+    folder : what file names in this tree are relative to.
+    """
+    if path in SHORTHANDS and isinstance(node.value, str):
+        node.value, node.whole = {SHORTHANDS[path]: Node(node.value, node.place)}, True
+    elsewhere = os.path.abspath(folder) != os.path.abspath(main_folder)
+    if path in FILES and elsewhere and isinstance(node.value, str) and node.value and not os.path.isabs(node.value):
+        node.value = os.path.relpath(os.path.join(folder, node.value), main_folder or ".")
+    if node.is_mapping:
+        for key, inner in node.value.items():
+            normalise(inner, folder, main_folder, (*path, key))
+    return node
+
+
+def merge(layers: list[Node]) -> Node:
+    """Return one tree from layers, lowest first. Layers are not changed."""
+    tree = Node({}, layers[-1].place)
+    for layer in layers:
+        for place, dropped in EITHER_OR.items():
+            if _find(layer, place) is not None:
+                for other in dropped:
+                    _remove(tree, other)
+        tree = _over(tree, layer, ())
+    return tree
+
+
+def _find(tree: Node, path: shape.Path) -> Node | None:
+    for key in path:
+        if not tree.is_mapping or key not in tree.value:
+            return None
+        tree = tree.value[key]
+    return None if tree.value is None else tree
+
+
+def _remove(tree: Node, path: shape.Path) -> None:
+    parent = _find(tree, path[:-1])
+    if parent is not None and parent.is_mapping:
+        parent.value.pop(path[-1], None)
+
+
+def _over(lower: Node | None, upper: Node, path: shape.Path) -> Node:
+    """Return `upper` laid over `lower`, as new mappings; nulls vanish."""
+    if not upper.is_mapping:
+        return upper
+    kept, same = ({}, False) if lower is None or upper.whole else _kept(lower, upper, path)
+    out = dict(kept)
+    for key, value in upper.value.items():
+        if value.value is None and (shape.at((*path, key)) or path == ("routing",)):
+            out.pop(key, None)  # an unknown key stays, so that it is found to be unknown
+        else:
+            out[key] = _over(kept.get(key), value, (*path, key))
+    # a mapping stands where the nearest file wrote it; an override stands for it only if it changed its kind
+    in_file = upper.place.line is not None and upper.place.variant is None
+    return Node(out, lower.place if same and lower is not None and not in_file else upper.place)
+
+
+def _kept(lower: Node, upper: Node, path: shape.Path) -> tuple[dict[str, Node], bool]:
+    """The entries of the lower mapping that live on under the upper one; is it still of the same kind?"""
+    if not lower.is_mapping:
+        return {}, False
+    if path == ("routing",):  # its kinds are policies, whose parameters the schema does not know
+        same = "policy" not in upper.value or _text(upper, "policy") == _text(lower, "policy")
+        return (lower.value if same else {}), same
+    its = next(iter(shape.at(path)), shape.Shape())
+    new, old = (its.kind_of({k: n.value for k, n in tree.value.items()}) for tree in (upper, lower))
+    if new is None or old is None or new == old:
+        return lower.value, True
+    known = its.models[new].model_fields if its.told_by and new in its.models else ()
+    return {k: n for k, n in lower.value.items() if k in known}, False
+
+
+def _text(node: Node, key: str) -> object:
+    return node.value[key].value if key in node.value else None

@@ -1,0 +1,92 @@
+"""Scenario files to one frozen, checked Scenario: command line over variant over file over `extends`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from llmqsim.scenario.draft import Draft, Resolved
+from llmqsim.scenario.schema import ScenarioSpec
+from llmqsim.scenario.source import Place, from_plain
+
+Sets = Iterable[str] | Mapping[str, Any]
+Variants = str | Iterable[str] | None
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A checked scenario and where each of its values comes from. Equal scenarios have equal `spec`.
+
+    spec : the values, SI units. File names in it are relative to `folder`.
+    origins : dotted key -> "x.yaml:12", "variant big (x.yaml:40)", "--set" or "default".
+    path : the file, None if there is none. folder : what file names in `spec` are relative to.
+    variants : the variants that were applied. known_variants : all that the scenario has.
+    """
+
+    spec: ScenarioSpec
+    origins: Mapping[str, str] = field(compare=False, repr=False)
+    path: str | None = field(compare=False)
+    folder: Path = field(compare=False)
+    variants: tuple[str, ...] = field(compare=False)
+    known_variants: tuple[str, ...] = field(compare=False)
+    places: Mapping[str, str] = field(compare=False, repr=False)
+    """dotted key, also of mappings -> "file:line" of what was written; "" is the whole scenario"""
+
+    def where(self, key: str) -> str:
+        """Return "file:line" of a dotted key, or of its nearest ancestor that was written."""
+        while key and key not in self.places:
+            key = key.rpartition(".")[0]
+        return self.places[key]
+
+    def fault(self, key: str, sentence: str) -> str:
+        """Return a fault line for a ScenarioError: "file:line: key: sentence"."""
+        return f"{self.where(key)}: {key}: {sentence}"
+
+    def file(self, name: str) -> str:
+        """Return the path of a file named in `spec`, relative to the working directory."""
+        return os.path.normpath(os.path.join(self.folder, name))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the resolved values as plain data for JSON: SI numbers, what is not set left out."""
+        return self.spec.model_dump(mode="json", exclude_none=True)
+
+
+def load(path: str | os.PathLike[str], variant: Variants = None, sets: Sets = ()) -> Scenario:
+    """Read a scenario file.
+
+    variant : name or names of variants to apply, in order. sets : "key=value" texts (values are YAML), or a mapping
+    of dotted keys to values; files that they name are relative to the working directory.
+
+    Raises ScenarioError with every fault that can be found at once.
+    """
+    name = os.fspath(path)
+    draft = Draft(os.path.dirname(name))
+    draft.read(name, ())
+    return _scenario(draft, variant, sets, name)
+
+
+def load_text(text: str, name: str = "<text>", variant: Variants = None, sets: Sets = (), folder: str = "") -> Scenario:
+    """Like `load`, from YAML text. name : what faults call it. folder : what file names in it are relative to."""
+    draft = Draft(folder)
+    draft.add_text(text, name, folder, ())
+    return _scenario(draft, variant, sets, None)
+
+
+def from_mapping(mapping: Mapping[str, Any], variant: Variants = None, sets: Sets = (), folder: str = "") -> Scenario:
+    """Like `load`, from plain data, such as `Scenario.to_dict()` returns. folder : what file names are relative to."""
+    draft = Draft(folder)
+    draft.add_tree(from_plain(mapping, Place("<mapping>")), folder, ())
+    return _scenario(draft, variant, sets, None)
+
+
+def _scenario(draft: Draft, variant: Variants, sets: Sets, path: str | None) -> Scenario:
+    chosen = (variant,) if isinstance(variant, str) else tuple(variant or ())
+    given = (sets,) if isinstance(sets, str) else tuple(sets.items() if isinstance(sets, Mapping) else sets)
+    resolved: Resolved = draft.resolve(chosen, given)
+    spec = resolved.spec
+    if spec.name is None and path:
+        spec = spec.model_copy(update={"name": Path(path).stem})
+    return Scenario(spec, resolved.origins, path, Path(draft.folder), chosen, tuple(draft.variants), resolved.places)

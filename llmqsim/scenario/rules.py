@@ -1,0 +1,200 @@
+"""Rules for single values: each checks what was written, returns SI units, and says in words what would be right."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic_core import PydanticCustomError, core_schema
+
+from llmqsim.errors import did_you_mean
+from llmqsim.units import QuantityError, format_seconds, parse_bytes, parse_rate, parse_seconds
+
+LARGEST_WHOLE = 2**31 - 1
+LARGEST_TIME_S = 1e9
+"""seconds; about 30 years, so that sums of times stay far inside int64 nanoseconds"""
+LARGEST_RATE_PER_S = 1e9
+"""a gap of one nanosecond"""
+
+
+def wrong(problem: str, hint: str) -> PydanticCustomError:
+    """A fault of one value: `problem` reads after the key, `hint` says what would be right."""
+    return PydanticCustomError("wrong", "{problem}", {"problem": problem, "hint": hint})
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How one value is checked, how the documentation names it, and its JSON Schema. Used as Annotated metadata."""
+
+    check: Callable[[Any], Any]
+    says: str
+    json: dict[str, Any]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.check)
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
+        return dict(self.json)
+
+    def __hash__(self) -> int:  # the JSON part is a dict
+        return hash((self.check, self.says))
+
+
+def whole(minimum: int = 1, maximum: int = LARGEST_WHOLE) -> Rule:
+    """A whole number in [minimum, maximum]; True and 2.0 are none."""
+
+    def check(value: Any) -> int:
+        if type(value) is not int:
+            raise wrong("must be a whole number", f"write a number without point, quotes or unit, at least {minimum}")
+        if not minimum <= value <= maximum:
+            bound = f"at least {minimum}" if value < minimum else f"at most {maximum}"
+            raise wrong(f"must be {bound}", f"write a whole number from {minimum} to {maximum}")
+        return value
+
+    says = f"a whole number ≥ {minimum}" if maximum == LARGEST_WHOLE else f"a whole number, {minimum} to {maximum}"
+    return Rule(check, says, {"type": "integer", "minimum": minimum, "maximum": maximum})
+
+
+def number(above: float = 0.0, at_most: float = math.inf, below: float = math.inf, hint: str = "") -> Rule:
+    """A finite number x with above < x, x <= at_most, x < below. hint : what to write instead."""
+    ceiling = f" and at most {at_most:g}" if at_most < math.inf else f" and below {below:g}" if below < math.inf else ""
+    bounds = f"above {above:g}{ceiling}"
+
+    def check(value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise wrong("must be a number", hint or f"write a number {bounds}, without quotes or unit")
+        if not (math.isfinite(value) and above < value <= at_most and value < below):
+            raise wrong(f"must be {bounds}", hint or "write a finite number in that range")
+        return float(value)
+
+    json: dict[str, Any] = {"type": "number", "exclusiveMinimum": above}
+    json |= {"maximum": at_most} if at_most < math.inf else {}
+    json |= {"exclusiveMaximum": below} if below < math.inf else {}
+    return Rule(check, f"a number {bounds}", json)
+
+
+def _quantity(parse: Callable[[Any], Any], what: str, example: str, largest: float, shown: str, zero: bool) -> Rule:
+    def check(value: Any) -> Any:
+        try:
+            amount = parse(value)
+        except QuantityError as error:
+            raise wrong(error.problem, error.hint) from None
+        if amount < 0 or (amount == 0 and not zero):
+            raise wrong("must not be negative" if zero else "must be above 0", f"write {what} such as {example}")
+        if amount > largest:
+            raise wrong(f"must be at most {shown}", f"write {what} such as {example}")
+        return amount
+
+    bound = {"minimum": 0} if zero else {"exclusiveMinimum": 0}
+    json = {"anyOf": [{"type": "number", **bound}, {"type": "string", "pattern": r"^\s*[0-9.]", "examples": [example]}]}
+    return Rule(check, f"{what} {'≥' if zero else '>'} 0, such as `{example}`", json)
+
+
+def seconds(zero: bool = False, example: str = "500 ms") -> Rule:
+    """A time; in the resolved scenario, seconds (float)."""
+    return _quantity(parse_seconds, "a time", example, LARGEST_TIME_S, format_seconds(LARGEST_TIME_S), zero)
+
+
+def rate() -> Rule:
+    """A rate of requests; in the resolved scenario, per second (float)."""
+    return _quantity(parse_rate, "a rate", "12 req/s", LARGEST_RATE_PER_S, "1e9 req/s", zero=False)
+
+
+def size() -> Rule:
+    """A size; in the resolved scenario, bytes (int)."""
+    return _quantity(parse_bytes, "a size", "10 GiB", 2**60, "1 EiB", zero=False)
+
+
+def text(what: str = "text", example: str = "") -> Rule:
+    """Text that is not empty."""
+    hint = f"write {what}" + (f", such as {example}" if example else "")
+
+    def check(value: Any) -> str:
+        if not isinstance(value, str):
+            written = str(value).lower() if isinstance(value, bool) else value
+            scalar = isinstance(value, (int, float))
+            raise wrong("must be text", f"put it in quotes: '{written}'" if scalar and not example else hint)
+        if not value.strip():
+            raise wrong("must not be empty", hint)
+        return value
+
+    says = what + (f", such as `{example}`" if example else "")
+    return Rule(check, says, {"type": "string", "minLength": 1} | ({"examples": [example]} if example else {}))
+
+
+def flag() -> Rule:
+    """true or false."""
+
+    def check(value: Any) -> bool:
+        if not isinstance(value, bool):
+            raise wrong("must be true or false", "write true or false, without quotes")
+        return value
+
+    return Rule(check, "`true` or `false`", {"type": "boolean"})
+
+
+def choice(*names: str) -> Rule:
+    """One of a few words."""
+
+    def check(value: Any) -> str:
+        if value not in names or not isinstance(value, str):
+            guess = did_you_mean(value, names) if isinstance(value, str) else ""
+            raise wrong("unknown choice", f"{guess.removeprefix('; ')} one of: {', '.join(names)}".strip())
+        return value
+
+    return Rule(check, " or ".join(f"`{n}`" for n in names), {"type": "string", "enum": list(names)})
+
+
+def word_or(rule: Rule, *words: str) -> Rule:
+    """One of a few words, or what another rule takes."""
+
+    def check(value: Any) -> Any:
+        if isinstance(value, str):
+            if value in words:
+                return value
+            guess = did_you_mean(value, words).removeprefix("; ")
+            raise wrong("unknown word", f"{guess} write {' or '.join(words)} or {rule.says}".strip())
+        return rule.check(value)
+
+    says = " or ".join(f"`{w}`" for w in words)
+    return Rule(check, f"{says} or {rule.says}", {"anyOf": [{"type": "string", "enum": list(words)}, rule.json]})
+
+
+def powers_of_two(maximum: int) -> Rule:
+    """1, 2, 4, 8 ... up to maximum."""
+    names = [2**k for k in range(maximum.bit_length())]
+
+    def check(value: Any) -> int:
+        if type(value) is not int or value not in names:
+            raise wrong("must be a power of two", f"one of: {', '.join(map(str, names))}")
+        return value
+
+    return Rule(check, ", ".join(f"{n}" for n in names), {"type": "integer", "enum": names})
+
+
+def whole_pair() -> Rule:
+    """[low, high], whole numbers with 1 <= low <= high."""
+
+    def check(value: Any) -> tuple[int, int]:
+        pair = tuple(value) if isinstance(value, (list, tuple)) else ()
+        if len(pair) != 2 or any(type(v) is not int for v in pair):
+            raise wrong("must be two whole numbers", "write [lowest, highest], such as [100, 900]")
+        if not 1 <= pair[0] <= pair[1] <= LARGEST_WHOLE:
+            raise wrong("must be in order and at least 1", "write [lowest, highest], such as [100, 900]")
+        return pair
+
+    items = {"type": "integer", "minimum": 1}
+    return Rule(check, "`[lowest, highest]`", {"type": "array", "items": items, "minItems": 2, "maxItems": 2})
+
+
+def whole_list() -> Rule:
+    """A list of whole numbers, at least 1; returned sorted, each once."""
+
+    def check(value: Any) -> tuple[int, ...]:
+        if not isinstance(value, (list, tuple)) or any(type(v) is not int or v < 1 for v in value):
+            raise wrong("must be a list of whole numbers of at least 1", "write a list, such as [1, 2, 4, 8, 16]")
+        return tuple(sorted(set(value)))
+
+    return Rule(check, "a list of whole numbers", {"type": "array", "items": {"type": "integer", "minimum": 1}})
