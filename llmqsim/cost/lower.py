@@ -1,0 +1,137 @@
+"""Lowering: everything that a step of one deployment can cost, worked out once into the tables of cost/kernels.py."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from llmqsim.cost import kernels as k
+from llmqsim.cost.coefficients import load_kernels
+from llmqsim.cost.host import mixed_step_s, step_base_s
+from llmqsim.cost.layer import Layer
+from llmqsim.hardware.gpu import Gpu
+from llmqsim.hardware.model import Model
+from llmqsim.options import EngineOptions, HostCost
+
+NS_PER_S = 1e9
+LONGEST_DENSE_TABLE = 32_768
+"""tokens of a step up to which the linear table has an entry each; beyond, its last slope goes on"""
+UNBOUNDED = 2**40
+"""stands for no limit in the box; small enough to be multiplied by a batch"""
+NO_BOX = {axis: float("inf") for axis in k.AXES}
+
+
+@dataclass(frozen=True)
+class StepCost:
+    """What steps cost, ready for the kernels of cost/kernels.py."""
+
+    costs: np.ndarray
+    """float64: scalars C_*, then tables, ns"""
+    params: np.ndarray
+    """int64: places of the tables, CUDA-graph padding, measured box"""
+    provenance: tuple[str, ...]
+    box: Mapping[str, float]
+    """highest measured value by axis (AXES); infinite for a model of the user's own"""
+
+
+def constant(step_s: float) -> StepCost:
+    """Every step takes `step_s` seconds, whatever it holds."""
+    return affine(base_s=step_s, provenance=f"constant step of {step_s:g} s, from the scenario")
+
+
+def affine(
+    base_s: float = 0.0,
+    per_token_s: float = 0.0,
+    per_prefill_token_s: float = 0.0,
+    per_decode_request_s: float = 0.0,
+    per_kv_token_s: float = 0.0,
+    per_running_s: float = 0.0,
+    per_mixed_step_s: float = 0.0,
+    provenance: str = "affine step cost, from the scenario",
+) -> StepCost:
+    """step = base + per_token x tokens + per_prefill_token x prompt tokens + per_decode_request x decodes
+    + per_kv_token x KV tokens that the decodes read + per_running x running requests + per_mixed_step if it holds a
+    prefill chunk. Seconds; the sum is rounded once, to nanoseconds.
+    """
+    costs = np.zeros(k.COST_SCALARS)
+    costs[k.C_BASE] = base_s * NS_PER_S
+    costs[k.C_PER_TOKEN] = per_token_s * NS_PER_S
+    costs[k.C_PER_PREFILL_TOKEN] = per_prefill_token_s * NS_PER_S
+    costs[k.C_PER_DECODE_REQUEST] = per_decode_request_s * NS_PER_S
+    costs[k.C_PER_KV_TOKEN] = per_kv_token_s * NS_PER_S
+    costs[k.C_PER_RUNNING] = per_running_s * NS_PER_S
+    costs[k.C_MIXED] = per_mixed_step_s * NS_PER_S
+    return StepCost(costs, _params((), NO_BOX), (provenance,), NO_BOX)
+
+
+def lower(
+    model: Model, gpu: Gpu, tp: int, options: EngineOptions, host: HostCost, max_context_tokens: int | None
+) -> StepCost:
+    """Tables of one deployment from the fitted kernel families.
+
+    tp : GPUs of a replica. max_context_tokens : longest context that can occur, None for the model's own limit; the
+    grids end there (their last cells go on beyond it). Raises ScenarioError for a GPU without coefficients.
+    """
+    layer = layer_of(model, gpu, tp, options)
+    longest = max_context_tokens or model.max_position_embeddings
+    costs = np.zeros(k.COST_SCALARS)
+    costs[k.C_BASE] = step_base_s(host, tp) * NS_PER_S
+    costs[k.C_PER_RUNNING] = host.per_running_s * NS_PER_S
+    costs[k.C_MIXED] = (mixed_step_s(host, model.layers) + layer.prefill_launch_seconds()) * NS_PER_S
+    requests = _axis(options.max_num_seqs)
+    contexts = _axis(longest)
+    chunks = _axis(min(options.max_num_batched_tokens, longest))
+    dense = np.arange(min(options.max_num_batched_tokens, LONGEST_DENSE_TABLE) + 2)
+    tables = (
+        layer.linear_seconds(dense),
+        layer.head_seconds(np.arange(options.max_num_seqs + 2)),
+        layer.decode_seconds(requests[:, None], contexts[None, :]),
+        layer.prefill_seconds(chunks[:, None], contexts[None, :]),
+    )
+    params = _params(options.cudagraph_capture_sizes, layer.kernels.box)
+    _place(params, tables)
+    arena = np.concatenate([costs, *(table.ravel() * NS_PER_S for table in tables)])
+    return StepCost(arena, params, layer.kernels.provenance, layer.kernels.box)
+
+
+def layer_of(model: Model, gpu: Gpu, tp: int, options: EngineOptions) -> Layer:
+    """The operators of one GPU's share of the model."""
+    return Layer(model, tp, load_kernels(gpu, model.kv_dtype_bytes(options.kv_cache_dtype)))
+
+
+def _axis(highest: int) -> np.ndarray:
+    """Grid points from 0 to the first that is not below `highest`, two at least."""
+    points = [0, 1]
+    while points[-1] < highest:
+        points.append(int(k.grid_point(len(points))))
+    return np.array(points, dtype=np.float64)
+
+
+def _place(params: np.ndarray, tables: tuple[np.ndarray, ...]) -> None:
+    """Write where each table begins and how large it is."""
+    linear, head, decode, prefill = tables
+    start = k.COST_SCALARS
+    params[k.P_LINEAR], params[k.P_LINEAR_SIZE] = start, linear.size
+    start += linear.size
+    params[k.P_HEAD], params[k.P_HEAD_SIZE] = start, head.size
+    start += head.size
+    params[k.P_DECODE] = start
+    params[k.P_DECODE_ROWS], params[k.P_DECODE_COLUMNS] = decode.shape
+    start += decode.size
+    params[k.P_PREFILL] = start
+    params[k.P_PREFILL_ROWS], params[k.P_PREFILL_COLUMNS] = prefill.shape
+
+
+def _params(capture_sizes: tuple[int, ...], box: Mapping[str, float]) -> np.ndarray:
+    """Parameters without tables: padding to `capture_sizes` (sorted) and the box."""
+    padded = np.arange(capture_sizes[-1] + 1 if capture_sizes else 0)
+    if capture_sizes:
+        padded = np.asarray(capture_sizes)[np.searchsorted(capture_sizes, padded)]
+    params = np.zeros(k.PARAM_SCALARS + len(padded), dtype=np.int64)
+    params[k.PARAM_SCALARS :] = padded
+    params[k.P_PADDED_SIZE] = len(padded)
+    for i, axis in enumerate(k.AXES):
+        params[k.P_BOX + i] = int(min(box[axis], UNBOUNDED))
+    return params

@@ -1,0 +1,167 @@
+"""Reading a Hugging Face `config.json` of a dense decoder-only transformer. The names are those of that file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from llmqsim.errors import ScenarioError, did_you_mean
+from llmqsim.hardware.model import Model
+
+SPELLINGS: dict[str, tuple[str, ...]] = {
+    "hidden": ("hidden_size", "n_embd", "d_model"),
+    "layers": ("num_hidden_layers", "n_layer", "num_layers"),
+    "heads": ("num_attention_heads", "n_head"),
+    "kv_heads": ("num_key_value_heads",),
+    "head_dim": ("head_dim",),
+    "intermediate": ("intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size"),
+    "vocab": ("vocab_size",),
+    "max_position_embeddings": ("max_position_embeddings", "n_positions", "max_sequence_length"),
+}
+"""each dimension and the keys that families use for it"""
+REQUIRED = ("hidden", "layers", "heads", "intermediate", "vocab", "max_position_embeddings")
+
+NOT_YET: dict[str, str] = {
+    "num_local_experts": "mixture of experts",
+    "num_experts": "mixture of experts",
+    "n_routed_experts": "mixture of experts",
+    "kv_lora_rank": "multi-head latent attention",
+    "quantization_config": "quantised weights",
+    "text_config": "a language model nested in a larger one",
+}
+"""keys of what isn't modelled; a value of null or 0 is as good as absence"""
+
+LAYER_NORM = frozenset({"opt", "gpt2", "gpt_neox", "gptj", "bloom", "phi", "starcoder2"})
+UNGATED = LAYER_NORM
+ALL_BIASES = frozenset({"opt", "gpt2", "gpt_neox", "bloom", "phi", "starcoder2"})
+QKV_BIAS = frozenset({"qwen2"})
+TIED_BY_DEFAULT = frozenset({"opt", "gpt2", "bloom", "gemma"})
+OPT_POSITION_OFFSET = 2
+"""OPT's position table has two rows more than positions (transformers, modeling_opt.py, from memory)"""
+DTYPE_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
+
+
+def model_from_config(config: Mapping[str, Any] | str | Path) -> Model:
+    """The model that a `config.json` (a mapping or the path of a file) describes.
+
+    A missing num_key_value_heads means one per attention head, a missing head_dim hidden_size / heads, a missing
+    tie_word_embeddings the family's default. float32 weights are served as bfloat16, as vLLM's `dtype: auto` does.
+    Raises ScenarioError for an unreadable file, a missing or impossible dimension (all at once), and for what is not
+    modelled, naming the key.
+    """
+    if isinstance(config, Mapping):
+        return from_mapping(config, name=_name(config, "model"), source="the given mapping")
+    path = Path(config)
+    content = _read(path)
+    name = _name(content, path.parent.name or path.stem)
+    return from_mapping(content, name=name, source=str(path), place=f"{path}: ")
+
+
+def from_mapping(config: Mapping[str, Any], *, name: str, source: str, place: str = "") -> Model:
+    """Build a Model from the keys of a config.json. `place` goes in front of every fault."""
+    faults = _refused(config, place)
+    found = {field: _dimension(config, field, place, faults) for field in SPELLINGS}
+    if faults:
+        raise ScenarioError(*faults)
+    kind = str(config.get("model_type", ""))
+    values = {field: value for field, (_, value) in found.items()}
+    values["kv_heads"] = values["kv_heads"] or values["heads"]
+    values["head_dim"] = values["head_dim"] or values["hidden"] // values["heads"]
+    sources = {field: f"{source}: {key}" if key else f"{source}: derived" for field, (key, _) in found.items()}
+    model = Model(
+        name=name,
+        gated=kind not in UNGATED and str(config.get("hidden_act", "silu")) in ("silu", "swish", "gelu_pytorch_tanh"),
+        tied_embeddings=bool(config.get("tie_word_embeddings", kind in TIED_BY_DEFAULT)),
+        norm_vectors=2 if kind in LAYER_NORM else 1,
+        qkv_bias=kind in ALL_BIASES | QKV_BIAS or bool(config.get("attention_bias", False)),
+        output_bias=kind in ALL_BIASES or bool(config.get("attention_bias", False)),
+        mlp_bias=kind in ALL_BIASES or bool(config.get("mlp_bias", False)),
+        qk_norm=kind == "qwen3",
+        position_rows=_position_rows(kind, values["max_position_embeddings"]),
+        sources=sources,
+        **values,
+    )
+    _check_shape(model, place)
+    return model
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ScenarioError(f"{path}: no such file; give the path of a Hugging Face config.json") from None
+    except IsADirectoryError:
+        raise ScenarioError(f"{path}: a directory; give the path of the config.json in it") from None
+    except OSError as error:
+        raise ScenarioError(f"{path}: can't be read ({error.strerror})") from None
+    except UnicodeDecodeError:
+        raise ScenarioError(f"{path}: not a text file; a Hugging Face config.json is JSON in UTF-8") from None
+    except json.JSONDecodeError as error:
+        raise ScenarioError(f"{path}:{error.lineno}: not JSON ({error.msg}, column {error.colno})") from None
+    except RecursionError:
+        raise ScenarioError(f"{path}: nested too deeply for a config.json") from None
+    if not isinstance(content, Mapping):
+        kind = type(content).__name__
+        raise ScenarioError(f"{path}: must be a JSON object with keys such as hidden_size (got {kind})")
+    return content
+
+
+def _name(config: Mapping[str, Any], otherwise: str) -> str:
+    return str(config.get("_name_or_path") or otherwise)
+
+
+def _refused(config: Mapping[str, Any], place: str) -> list[str]:
+    """Sentences about what the config asks for and this simulator does not model."""
+    faults = [
+        f"{place}{key}: {what} is not modelled (got {_short(config[key])}); give a dense model in 16 bits"
+        for key, what in NOT_YET.items()
+        if config.get(key)
+    ]
+    window, longest = config.get("sliding_window"), config.get("max_position_embeddings")
+    if window and config.get("use_sliding_window", True) and not (longest and window >= longest):
+        faults.append(
+            f"{place}sliding_window: windowed attention is not modelled (got {window}); "
+            "null treats it as full attention"
+        )
+    dtype = config.get("torch_dtype", config.get("dtype"))
+    if dtype is not None and dtype not in DTYPE_BYTES:
+        faults.append(f"{place}torch_dtype: must be one of {', '.join(sorted(DTYPE_BYTES))} (got {_short(dtype)})")
+    return faults
+
+
+def _dimension(config: Mapping[str, Any], field: str, place: str, faults: list[str]) -> tuple[str, int]:
+    """The key in use and its value; ('', 0) where it is absent, with a fault if it must not be."""
+    for key in SPELLINGS[field]:
+        value = config.get(key)
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**31:
+            faults.append(f"{place}{key}: must be a whole number from 1 on (got {_short(value)})")
+            return key, 0
+        return key, value
+    if field == "intermediate" and config.get("model_type") in ("gpt2", "bloom"):
+        return "", 4 * int(config.get("n_embd") or config.get("hidden_size") or 0)
+    if field in REQUIRED:
+        near = did_you_mean(SPELLINGS[field][0], [k for k in config if isinstance(k, str)])
+        faults.append(f"{place}{SPELLINGS[field][0]}: missing from the config.json{near}")
+    return "", 0
+
+
+def _position_rows(kind: str, longest: int) -> int:
+    if kind == "opt":
+        return longest + OPT_POSITION_OFFSET
+    return longest if kind == "gpt2" else 0
+
+
+def _check_shape(model: Model, place: str) -> None:
+    if model.heads % model.kv_heads:
+        raise ScenarioError(
+            f"{place}num_key_value_heads: must divide num_attention_heads {model.heads} (got {model.kv_heads})"
+        )
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
