@@ -12,6 +12,7 @@ from typing import Any
 from llmqsim import policies, registry
 from llmqsim.cluster.deployment import Deployment
 from llmqsim.cost import lower
+from llmqsim.cost.host import mixed_step_s, step_base_s
 from llmqsim.errors import ScenarioError
 from llmqsim.hardware import serving
 from llmqsim.hardware.gpu import Gpu, gpu
@@ -170,18 +171,16 @@ def _cost(
     scenario: Scenario, network: Model | None, card: Gpu | None, tp: int, options: EngineOptions, host: HostCost
 ) -> lower.StepCost:
     spec = scenario.spec.cost
-    if spec.model == "constant":
-        return lower.constant(spec.step)
-    if spec.model == "affine":
-        return lower.affine(
-            base_s=spec.base,
-            per_token_s=spec.per_token,
-            per_prefill_token_s=spec.per_prefill_token,
-            per_decode_request_s=spec.per_decode_request,
-            per_kv_token_s=spec.per_kv_token,
-        )
-    return lower.lower(network, card, tp, options, host, options.max_model_len)
-
+    if spec.model == "calibrated":
+        return lower.lower(network, card, tp, options, host, options.max_model_len)
+    own = {"base": spec.step} if spec.model == "constant" else spec.model_dump(exclude={"model"})
+    own["base"] += step_base_s(host, tp)  # nothing unless the scenario sets engine.host itself
+    return lower.affine(
+        **{f"{term}_s": seconds for term, seconds in own.items()},
+        per_running_s=host.per_running_s,
+        per_mixed_step_s=mixed_step_s(host, network.layers if network else 0),
+        provenance=f"{spec.model} step cost, from the scenario",
+    )
 
 def _check_any_servable(scenario: Scenario, made: workload.Workload, servers: Servers) -> None:
     """A workload of which not one request can be served is an error before the run; some are refused and counted."""

@@ -1,0 +1,194 @@
+"""Reading measured events: a CSV with the columns request, arrival, time, tokens; plain or .gz; seconds."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+
+import numpy as np
+
+from llmqsim.errors import DataError, did_you_mean
+
+COLUMNS: tuple[str, ...] = ("request", "arrival", "time", "tokens")
+SHOWN_FAULTS = 20
+LARGEST_S = Decimal(9_000_000_000)
+"""largest time in seconds that int64 nanoseconds hold; Unix time fits until the year 2255"""
+LARGEST_TOKENS = 10**9
+
+
+@dataclass(frozen=True)
+class Events:
+    """Chunks grouped by request (requests in order of first appearance), in order of time within a request.
+
+    start : int64[requests + 1], request r holds the chunks start[r]:start[r + 1] (at least one).
+    arrival_ns : int64[requests]. time_ns, tokens : int64[chunks], tokens >= 1.
+    """
+
+    start: np.ndarray
+    arrival_ns: np.ndarray
+    time_ns: np.ndarray
+    tokens: np.ndarray
+
+
+def read(path: str | Path) -> Events:
+    """Read the events of a file. Raises DataError naming file, line, column, value and what would be right."""
+    rows = _rows(path)
+    order = _header(path, next(rows, None))
+    reader = _Reader(str(path), order)
+    for line, row in rows:
+        reader.take(line, row)
+    return reader.events()
+
+
+def _rows(path: str | Path) -> Iterator[tuple[int, list[str]]]:
+    """Line number and fields of each row that isn't blank."""
+    lines = csv.reader(io.StringIO(_text(path), newline=""), strict=True)
+    try:
+        for row in lines:
+            if row:
+                yield lines.line_num, row
+    except csv.Error as problem:
+        raise DataError(f"{path}:{lines.line_num}: not a row of CSV ({problem})") from None
+
+
+def _text(path: str | Path) -> str:
+    """The file as text, unpacked. Raises DataError when it is missing, a folder, truncated, empty or not text."""
+    file = Path(path)
+    if file.is_dir():
+        raise DataError(f"{path}: is a folder; give a CSV file")
+    try:
+        data = file.read_bytes()
+        if data[:2] == b"\x1f\x8b":
+            data = gzip.decompress(data)
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file") from None
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        raise DataError(f"{path}: the gzip file is damaged or cut off; copy it again") from None
+    except OSError as problem:
+        raise DataError(f"{path}: can't be read: {problem.strerror}") from None
+    if not data.strip():
+        raise DataError(f"{path}: is empty; it needs a header ({','.join(COLUMNS)}) and a row for each chunk")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        raise DataError(f"{path}: is not a text file; give a CSV with the columns {', '.join(COLUMNS)}")
+    return text
+
+
+def _header(path: str | Path, first: tuple[int, list[str]] | None) -> list[int]:
+    """Position of each of COLUMNS. Other columns are allowed and not read."""
+    line, header = first or (1, [])
+    names = [name.strip() for name in header]
+    faults = []
+    for column in COLUMNS:
+        if names.count(column) > 1:
+            faults.append(f"{path}:{line}: {column}: this column is there {names.count(column)} times; keep one")
+        elif column not in names:
+            hint = did_you_mean(column, [n for n in names if n not in COLUMNS])
+            found = ", ".join(names)
+            faults.append(f"{path}:{line}: {column}: no such column (got: {found}){hint}; needed: {', '.join(COLUMNS)}")
+    if faults:
+        raise DataError(*faults)
+    return [names.index(column) for column in COLUMNS]
+
+
+def _number(text: str) -> Decimal | None:
+    """A finite decimal number, or None. Digits grouped by underscores are not a number here."""
+    try:
+        value = Decimal(text)
+    except InvalidOperation:
+        return None
+    return value if value.is_finite() and "_" not in text else None
+
+
+class _Reader:
+    """Takes rows one by one, keeps the good ones by request and notes the faults of the others."""
+
+    def __init__(self, path: str, order: list[int]):
+        self.path, self.order = path, order
+        self.request_of: dict[str, int] = {}
+        self.arrival: list[int] = []
+        self.latest: list[int] = []
+        self.line_of: list[int] = []
+        self.chunks: list[tuple[int, int, int]] = []
+        self.faults: list[str] = []
+        self.bad = 0
+
+    def fault(self, line: int, column: str, why: str) -> None:
+        self.bad += 1
+        if len(self.faults) < SHOWN_FAULTS:
+            self.faults.append(f"{self.path}:{line}: {column}: {why}")
+
+    def take(self, line: int, row: list[str]) -> None:
+        if len(row) <= max(self.order):
+            self.fault(line, "row", f"has {len(row)} fields; it needs {max(self.order) + 1}, as the header")
+            return
+        name, arrival_text, time_text, tokens_text = (row[i].strip() for i in self.order)
+        if not name:
+            self.fault(line, "request", "is empty; name the request that the chunk belongs to")
+        arrival = self._nanoseconds(line, "arrival", arrival_text)
+        time = self._nanoseconds(line, "time", time_text)
+        tokens = self._tokens(line, tokens_text)
+        if name and arrival is not None and time is not None and tokens is not None:
+            self._add(line, name, arrival, time, tokens)
+
+    def _nanoseconds(self, line: int, column: str, text: str) -> int | None:
+        value = _number(text)
+        if value is not None and 0 <= value <= LARGEST_S:
+            return int((value * 10**9).to_integral_value())
+        self.fault(line, column, f"not a time in seconds (got '{text}'); a number from 0 on, such as 0.125")
+        return None
+
+    def _tokens(self, line: int, text: str) -> int | None:
+        value = _number(text)
+        if value is not None and 1 <= value <= LARGEST_TOKENS and value == value.to_integral_value():
+            return int(value)
+        self.fault(line, "tokens", f"not a number of tokens (got '{text}'); a whole number from 1 on")
+        return None
+
+    def _add(self, line: int, name: str, arrival: int, time: int, tokens: int) -> None:
+        request = self.request_of.setdefault(name, len(self.arrival))
+        if request == len(self.arrival):
+            self.arrival.append(arrival)
+            self.latest.append(arrival)
+            self.line_of.append(line)
+        elif arrival != self.arrival[request]:
+            where = f"line {self.line_of[request]} has {_s(self.arrival[request])}"
+            self.fault(line, "arrival", f"request '{name}' arrives once (got '{_s(arrival)}'); {where}")
+            return
+        if time < arrival:
+            self.fault(line, "time", f"before the request's arrival at {_s(arrival)} (got '{_s(time)}')")
+        elif time < self.latest[request]:
+            before = f"the chunk before it came at {_s(self.latest[request])} (line {self.line_of[request]})"
+            self.fault(line, "time", f"chunks of a request must be in order (got '{_s(time)}'); {before}")
+        else:
+            self.latest[request], self.line_of[request] = time, line
+            self.chunks.append((request, time, tokens))
+
+    def events(self) -> Events:
+        """All chunks, grouped by request. Raises DataError with the first faults and the number of the rest."""
+        if self.bad > len(self.faults):
+            self.faults.append(f"{self.path}: and {self.bad - len(self.faults)} more faults like these")
+        if self.faults:
+            raise DataError(*self.faults)
+        if not self.chunks:
+            raise DataError(f"{self.path}: holds a header and no rows; it needs a row for each chunk")
+        table = np.array(self.chunks, dtype=np.int64)
+        table = table[np.argsort(table[:, 0], kind="stable")]
+        sizes = np.bincount(table[:, 0], minlength=len(self.arrival))
+        start = np.concatenate([[0], np.cumsum(sizes)])
+        return Events(start, np.array(self.arrival, dtype=np.int64), table[:, 1].copy(), table[:, 2].copy())
+
+
+def _s(ns: int) -> str:
+    """Nanoseconds as seconds without rounding."""
+    text = f"{Decimal(ns).scaleb(-9):f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text

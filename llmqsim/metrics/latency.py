@@ -1,0 +1,67 @@
+"""What a client feels: TTFT, TPOT, normalised time per token, E2E and the wait before the first step, per request.
+
+All in ns, one entry a row of the mask given; a request that did not complete has no latency here (it is counted
+elsewhere), and a request with one token has no TPOT.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from llmqsim.metrics.distribution import WeightedGaps, describe_ns, std_ns
+from llmqsim.records import GapHistogram
+from llmqsim.requests import Outcome, RequestTable
+
+REQUEST_METRICS: tuple[str, ...] = ("ttft", "tpot", "ntpot", "e2e", "wait")
+
+
+def completed(table: RequestTable) -> np.ndarray:
+    """Mask of the requests whose last token was delivered, bool[rows]."""
+    return table.outcome == Outcome.COMPLETED
+
+
+def per_request_ns(table: RequestTable, metric: str, rows: np.ndarray) -> np.ndarray:
+    """One metric in ns for the completed requests of a mask (bool[rows]); TPOT leaves out one-token requests.
+
+    ttft, e2e, wait : int64[k]; tpot, ntpot : float64[k].
+    """
+    rows = rows & completed(table)
+    if metric == "ttft":
+        return table.first_token_ns[rows] - table.arrival_ns[rows]
+    if metric == "e2e":
+        return table.finish_ns[rows] - table.arrival_ns[rows]
+    if metric == "wait":
+        return table.first_scheduled_ns[rows] - table.arrival_ns[rows]
+    if metric == "ntpot":
+        return (table.finish_ns[rows] - table.arrival_ns[rows]) / table.generated_tokens[rows]
+    if metric == "tpot":
+        rows = rows & (table.generated_tokens >= 2)
+        return (table.finish_ns[rows] - table.first_token_ns[rows]) / (table.generated_tokens[rows] - 1)
+    raise KeyError(metric)
+
+
+def latencies(table: RequestTable, gaps: GapHistogram) -> dict[str, dict]:
+    """ttft_s, tpot_s, ntpot_s, itl_s, e2e_s, wait_s of all completed requests, each described in seconds."""
+    everybody = np.ones(len(table), dtype=bool)
+    figures = {f"{m}_s": describe_ns(per_request_ns(table, m, everybody)) for m in REQUEST_METRICS}
+    figures["itl_s"] = WeightedGaps(gaps).describe()
+    return {key: figures[key] for key in ("ttft_s", "tpot_s", "ntpot_s", "itl_s", "e2e_s", "wait_s")}
+
+
+def by_group(table: RequestTable, metric: str, groups: dict[str, np.ndarray]) -> dict[str, dict]:
+    """One metric described for each named mask."""
+    return {name: describe_ns(per_request_ns(table, metric, rows)) for name, rows in groups.items()}
+
+
+def bench_names(table: RequestTable, gaps: GapHistogram, figures: dict[str, dict]) -> dict[str, float | None]:
+    """The same latencies under the names of vLLM's serving benchmark, in ms (mean_ttft_ms, p99_itl_ms ...)."""
+    everybody = np.ones(len(table), dtype=bool)
+    spread = {m: std_ns(per_request_ns(table, m, everybody)) for m in ("ttft", "tpot", "e2e")}
+    spread["itl"] = WeightedGaps(gaps).std()
+    named: dict[str, float | None] = {}
+    for ours, theirs in (("ttft", "ttft"), ("tpot", "tpot"), ("itl", "itl"), ("e2e", "e2el")):
+        sample = figures[f"{ours}_s"]
+        for key, value in (("mean", sample["mean"]), ("median", sample["p50"]), ("std", spread[ours])):
+            named[f"{key}_{theirs}_ms"] = None if value is None else value * 1e3
+        named[f"p99_{theirs}_ms"] = None if sample["p99"] is None else sample["p99"] * 1e3
+    return named

@@ -1,0 +1,185 @@
+"""Did the system keep up with its traffic? A verdict with evidence: stable, overloaded or unsettled.
+
+Overload shows as a backlog that grows for as long as requests keep arriving. Two backlogs are looked at, just before
+each arrival: requests not scheduled yet (metrics/growth.py judges it from the start), and requests in the system (only
+once the first answers are out, because an empty server fills up whatever its load). How often the verdict errs on
+queues of known load is in docs/metrics.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from llmqsim.metrics.distribution import NS_PER_S, ratio
+from llmqsim.metrics.growth import Growth, backlog, growth
+from llmqsim.requests import UNSET, Outcome, RequestTable
+
+MIN_REQUESTS = 100
+"""served requests below which nothing is said about the long run"""
+MIN_ANSWERS = 3
+"""the run must hold this many times the time in service of an answer: its P90 for calm, its median for a queue's growth
+
+(a queue can't grow before the server is full, so a short run errs on the side of calm)"""
+MIN_FRESH_ANSWERS = 12
+"""a crowd without a queue is called overload only in a run this many times as long as the first answers took, ..."""
+CROWD, LATE_CROWD = 5.0, 3.0
+"""... and where it grew this many units of noise, in its second half alone too: a busy server takes long to fill up"""
+NEVER = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True)
+class _Observed:
+    """What the verdict rests on. Times in ns; arrays have one entry a served request, in order of arrival."""
+
+    arrival: np.ndarray
+    scheduled: np.ndarray
+    finish: np.ndarray
+    service_ns: int
+    """P90 of the time from first scheduled to finish, waits after preemptions left out"""
+    median_service_ns: int
+    early_service_ns: int
+    """the same over the first third of the arrivals"""
+    fresh_service_ns: int
+    """the same over the first twentieth: what an answer takes before a crowd slows it down"""
+
+    @property
+    def window_ns(self) -> int:
+        return int(self.arrival[-1] - self.arrival[0])
+
+    @property
+    def horizon_ns(self) -> int:
+        """First arrival to the last start: a queue is still at work after the last arrival."""
+        started = self.scheduled[self.scheduled != NEVER]
+        return int(max(self.arrival[-1], started.max())) - int(self.arrival[0])
+
+    @property
+    def long_enough(self) -> bool:
+        return self.horizon_ns >= MIN_ANSWERS * self.service_ns
+
+    @property
+    def queue_can_tell(self) -> bool:
+        longer_than_a_burst = self.window_ns >= self.median_service_ns
+        return longer_than_a_burst and self.horizon_ns >= MIN_ANSWERS * self.median_service_ns
+
+    def queue(self) -> Growth:
+        return growth(backlog(self.arrival, self.scheduled))
+
+    @property
+    def crowd_can_tell(self) -> bool:
+        return self.window_ns >= MIN_FRESH_ANSWERS * self.fresh_service_ns
+
+    def crowd(self) -> tuple[Growth, Growth] | None:
+        """Growth of the number in the system after the first answers, and in the second half of that.
+
+        None when too few arrive by then. The second half tells growth from an approach to a high level.
+        """
+        first = int(np.searchsorted(self.arrival, self.arrival[0] + self.early_service_ns))
+        if len(self.arrival) - first < MIN_REQUESTS // 2:
+            return None
+        inside = backlog(self.arrival, self.finish)[first:]
+        return growth(inside), growth(inside[len(inside) // 2 :])
+
+
+def stability(table: RequestTable, arrived: np.ndarray) -> dict:
+    """Verdict, one sentence of evidence and the numbers behind it. `arrived`: bool[rows], arrived before the end."""
+    served = arrived & (table.outcome != Outcome.REJECTED)
+    seen = _observe(table, served)
+    if seen is None:
+        return _answer("unsettled", "no request was completed, so nothing can be said", _no_numbers(int(served.sum())))
+    if not seen.window_ns:
+        numbers = _no_numbers(len(seen.arrival)) | {"window_s": 0.0, "service_p90_s": seen.service_ns / NS_PER_S}
+        return _answer("unsettled", "one burst: all requests arrive at once, so there is no steady state", numbers)
+    numbers = _numbers(seen)
+    if len(seen.arrival) < MIN_REQUESTS:
+        return _answer("unsettled", f"too few requests to tell: {len(seen.arrival)}, {MIN_REQUESTS} needed", numbers)
+    return _judge(seen, numbers)
+
+
+def _observe(table: RequestTable, served: np.ndarray) -> _Observed | None:
+    done = table.outcome[served] == Outcome.COMPLETED
+    if not done.any():
+        return None
+    scheduled, finish = table.first_scheduled_ns[served], table.finish_ns[served]
+    service = (finish - scheduled - table.wait_preempted_ns[served])[done]
+    order = np.flatnonzero(done)
+
+    def p90_of_first(arrivals: int) -> int:
+        first = service[order < max(arrivals, 20)]
+        return int(np.quantile(first if len(first) else service, 0.9))
+
+    return _Observed(
+        arrival=table.arrival_ns[served],
+        scheduled=np.where(scheduled == UNSET, NEVER, scheduled),
+        finish=np.where(finish == UNSET, NEVER, finish),
+        service_ns=int(np.quantile(service, 0.9)),
+        median_service_ns=int(np.median(service)),
+        early_service_ns=p90_of_first(len(done) // 3),
+        fresh_service_ns=p90_of_first(len(done) // 20),
+    )
+
+
+def _judge(seen: _Observed, numbers: dict) -> dict:
+    queue = seen.queue()
+    if queue.grows and seen.queue_can_tell:
+        return _grown("overloaded", queue, "waiting to start", numbers)
+    crowd, late = seen.crowd() or (queue, queue)
+    crowded = crowd.grows and crowd.end > 1.5 * max(crowd.start, 1.0)
+    lasting = crowd.signal > CROWD and late.signal > LATE_CROWD and late.grows
+    if crowded and lasting and seen.crowd_can_tell:
+        return _grown("overloaded", crowd, "in the system", numbers)
+    if not seen.long_enough:
+        window, service = _seconds(numbers["window_s"]), _seconds(numbers["service_p90_s"])
+        why = f"too short to tell: requests arrive for {window}, one in ten takes {service} or more once started"
+        return _answer("unsettled", why, numbers)
+    if crowded:
+        return _grown("unsettled", crowd, "in the system", numbers)
+    return _grown("stable" if queue.flat else "unsettled", queue, "waiting to start", numbers)
+
+
+def _grown(verdict: str, seen: Growth, where: str, numbers: dict) -> dict:
+    numbers = numbers | {"growth_per_s": seen.rise / numbers["window_s"], "signal": seen.signal, "noise": seen.noise}
+    rates = (
+        f"in the second half {numbers['arrival_rate_per_s']:.3g} req/s arrived and "
+        f"{numbers['completion_rate_per_s']:.3g} req/s were completed"
+    )
+    if verdict == "overloaded":
+        evidence = f"{seen.end:.0f} requests {where} at the last arrival, growing all along; {rates}"
+    elif verdict == "stable":
+        evidence = f"no growing backlog in {_seconds(numbers['window_s'])}: at most {seen.peak:.0f} {where}; {rates}"
+    else:
+        evidence = f"the run is too short for this much change: {seen.end:.0f} {where} at the last arrival, "
+        evidence += f"at most {seen.peak:.0f}; {rates}"
+    return _answer(verdict, evidence, numbers)
+
+
+def _numbers(seen: _Observed) -> dict:
+    arrival, finish = seen.arrival, seen.finish
+    last = int(arrival[-1])
+    half = int(arrival[0]) + seen.window_ns // 2
+    arrived = int((arrival > half).sum())
+    finished = int(((finish > half) & (finish <= last)).sum())
+    inside = backlog(arrival, finish) + 1
+    return _no_numbers(len(arrival)) | {
+        "window_s": seen.window_ns / NS_PER_S,
+        "arrival_rate_per_s": ratio(arrived * NS_PER_S, last - half),
+        "completion_rate_per_s": ratio(finished * NS_PER_S, last - half),
+        "in_system_end": int(inside[-1]),
+        "in_system_peak": int(inside.max()),
+        "drain_s": None if (finish == NEVER).any() else (int(finish.max()) - last) / NS_PER_S,
+        "service_p90_s": seen.service_ns / NS_PER_S,
+    }
+
+
+def _no_numbers(requests: int) -> dict:
+    names = ("window_s", "arrival_rate_per_s", "completion_rate_per_s", "in_system_end", "in_system_peak", "drain_s")
+    return {"requests": requests, **dict.fromkeys((*names, "service_p90_s", "growth_per_s", "signal", "noise"))}
+
+
+def _answer(verdict: str, evidence: str, numbers: dict) -> dict:
+    return {"verdict": verdict, "evidence": evidence, **numbers}
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.0f} s" if value >= 100 else f"{value:.3g} s"

@@ -1,0 +1,110 @@
+"""What the machines did: throughput, busy share, batch, KV occupancy, preemptions. Averages are over `Window`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from llmqsim.metrics.distribution import NS_PER_S, ratio
+from llmqsim.metrics.latency import completed
+from llmqsim.records import ReplicaUsage
+from llmqsim.requests import RequestTable
+
+
+@dataclass(frozen=True)
+class Window:
+    """The stretch of simulated time that rates and averages are over."""
+
+    start_ns: int
+    end_ns: int
+
+    @property
+    def seconds(self) -> float:
+        return (self.end_ns - self.start_ns) / NS_PER_S
+
+
+def makespan(table: RequestTable, arrived: np.ndarray, end_ns: int) -> Window:
+    """First arrival to last finish; to the end of the run where a request that arrived did not finish."""
+    if not arrived.any():
+        return Window(0, 0)
+    done = completed(table)
+    start = int(table.arrival_ns[arrived][0])
+    end = int(table.finish_ns[done].max()) if done.any() else start
+    unfinished = arrived & (table.outcome == 0)
+    return Window(start, max(end, end_ns) if unfinished.any() else end)
+
+
+def throughput(table: RequestTable, window: Window) -> dict[str, float | None]:
+    """Completed requests and their tokens per second of the window."""
+    done = completed(table)
+    prompts, outputs = int(table.prompt_tokens[done].sum()), int(table.generated_tokens[done].sum())
+    counts = {
+        "requests_per_s": int(done.sum()),
+        "output_tokens_per_s": outputs,
+        "prompt_tokens_per_s": prompts,
+        "total_tokens_per_s": prompts + outputs,
+    }
+    return {name: ratio(count, window.seconds) for name, count in counts.items()}
+
+
+def _whole(usage: Sequence[ReplicaUsage], window: Window) -> int:
+    """Length of the window in ns, with the last step of a replica that ran past the last finish."""
+    return max([window.end_ns, *(u.end_ns for u in usage)]) - window.start_ns
+
+
+def utilisation(usage: Sequence[ReplicaUsage], window: Window) -> dict:
+    """Busy share, steps and batch; one entry a replica where a list is given."""
+    length = _whole(usage, window)
+    busy, steps = sum(u.busy_ns for u in usage), sum(u.steps for u in usage)
+    tokens = sum(u.tokens for u in usage)
+    return {
+        "busy": ratio(busy, length * len(usage)),
+        "per_replica": [ratio(u.busy_ns, length) for u in usage],
+        "requests_per_replica": [u.requests for u in usage],
+        "steps": steps,
+        "mean_step_s": ratio(busy, steps * NS_PER_S),
+        "mean_batch": ratio(sum(u.running_ns for u in usage), busy),
+        "tokens_per_step": ratio(tokens, steps),
+        "padded_share": ratio(sum(u.padded_tokens for u in usage), tokens + sum(u.padded_tokens for u in usage)),
+        "running_mean": ratio(sum(u.running_ns for u in usage), length * len(usage)),
+    }
+
+
+def kv(usage: Sequence[ReplicaUsage], window: Window, capacity: dict | None) -> dict:
+    """The KV pool of one replica, how much of it was used, and what else `capacity` says (formula, source, items ...).
+
+    None where the run has no pool. One block is reserved by the engine, so it is not usable.
+    sustained_concurrency.mean is over busy time; usage_mean and waiting.mean are over the window; all are means over
+    replicas. Peaks are of the replica with the highest.
+    """
+    length, pool = _whole(usage, window), capacity or {}
+    blocks, size = pool.get("blocks"), pool.get("block_size")
+    usable = None if blocks is None else blocks - 1
+    figures = {
+        "blocks": blocks,
+        "block_size": size,
+        "tokens": pool.get("tokens"),
+        "usable_tokens": None if usable is None or size is None else usable * size,
+        "bytes_per_token": pool.get("bytes_per_token"),
+        "guaranteed_concurrency": pool.get("guaranteed_concurrency"),
+        "sustained_concurrency": {
+            "mean": ratio(sum(u.running_ns for u in usage), sum(u.busy_ns for u in usage)),
+            "peak": max((u.running_peak for u in usage), default=None),
+        },
+        "usage_mean": ratio(sum(u.kv_block_ns for u in usage), (usable or 0) * length * len(usage)),
+        "usage_peak": ratio(max((u.kv_blocks_peak for u in usage), default=0), usable or 0),
+        "waiting": {
+            "mean": ratio(sum(u.waiting_ns for u in usage), length * len(usage)),
+            "peak": max((u.waiting_peak for u in usage), default=None),
+        },
+    }
+    return figures | {name: value for name, value in pool.items() if name not in figures}
+
+
+def outside(usage: Sequence[ReplicaUsage]) -> dict[str, float | None]:
+    """Share of steps beyond the measured box of the cost model, by axis (sorted)."""
+    steps = sum(u.steps for u in usage)
+    axes = sorted({axis for u in usage for axis, count in u.outside.items() if count})
+    return {axis: ratio(sum(u.outside.get(axis, 0) for u in usage), steps) for axis in axes}

@@ -1,0 +1,229 @@
+"""`llmqsim explain`: every resolved value with its origin, the KV account, and what typical steps cost, as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any
+
+from llmqsim.hardware import serving
+from llmqsim.hardware.data import read_preset
+from llmqsim.report.explain_page import explain_text
+from llmqsim.report.explain_steps import typical_steps
+from llmqsim.report.explain_workload import workload
+from llmqsim.report.presets import presets_text
+from llmqsim.scenario.build import Servers, build_servers, build_workload
+from llmqsim.scenario.load import Scenario
+from llmqsim.version import __version__
+
+__all__ = ["explain", "explain_text", "presets_text"]
+
+DEFAULT = "default"
+OWN_COST = "own cost model"
+POLICIES = ("batching", "ordering", "preemption")
+SPELLINGS = {"in_flight": "async_scheduling", "cudagraph_capture_sizes": "enforce_eager"}
+"""engine options that a scenario may set by another key of vLLM's"""
+FAMILY_RULE = "a rule of its model_type"
+MODEL_RULES = {
+    "gated": "model_type and hidden_act",
+    "tied_embeddings": "tie_word_embeddings",
+    "dtype_bytes": "weights are served in 16 bits",
+}
+"""model figures that no single dimension of config.json states, and what they follow from; others: FAMILY_RULE"""
+
+
+def explain(scenario: Scenario) -> dict[str, Any]:
+    """What a run of this scenario rests on, for JSON and for `explain_text`. Nothing is simulated.
+
+    Every resolved value is {value, origin, source}: SI units; where it was set ("x.yaml:12", "--set", "preset
+    vllm-0.19"); and the text of the preset's source, None where the origin says it all. Sections that don't apply (no
+    model, no GPU, unlimited KV) are None. Raises UserError for what can't be run as written.
+    """
+    servers = build_servers(scenario)
+    run = scenario.spec.run
+    made = build_workload(scenario, servers, run.seed, run.replication)
+    return {
+        "version": __version__,
+        "file": scenario.path,
+        "variants": list(scenario.variants),
+        "known_variants": list(scenario.known_variants),
+        "values": _values(scenario),
+        "engine": _engine(scenario, servers),
+        "host": _host(scenario, servers),
+        "model": _model(scenario, servers),
+        "gpu": _gpu(scenario, servers),
+        "kv": _kv(servers),
+        "cost": _cost(scenario, servers),
+        "steps": typical_steps(scenario.spec.cost, servers),
+        "workload": workload(scenario, made),
+    }
+
+
+def _value(value: Any, origin: str, source: str | None = None) -> dict[str, Any]:
+    return {"value": list(value) if isinstance(value, tuple) else value, "origin": origin, "source": source}
+
+
+def _values(scenario: Scenario) -> dict[str, Any]:
+    """All values of the scenario but the engine's, which presets complete. Unset ones have the value None."""
+    found = {}
+    for key, value in _leaves(scenario.spec.model_dump(exclude={"engine"}), ""):
+        origin = scenario.origins.get(key, DEFAULT)
+        if key == "name" and origin == DEFAULT and value is not None:
+            origin = "default: the file's name"
+        found[key] = _value(value, origin)
+    return found
+
+
+def _leaves(value: Any, key: str) -> Iterator[tuple[str, Any]]:
+    if not isinstance(value, dict) or not value:
+        yield key, value
+        return
+    for part, inner in value.items():
+        yield from _leaves(inner, f"{key}.{part}" if key else part)
+
+
+def _engine(scenario: Scenario, servers: Servers) -> dict[str, Any]:
+    """EngineOptions as resolved; the policies as the scenario names them."""
+    spec, options = scenario.spec.engine, servers.deployment.options
+    found = {"preset": _value(options.preset, scenario.origins["engine.preset"])}
+    for name in (f.name for f in fields(options)):
+        if name in POLICIES:
+            found[name] = _value(getattr(spec, name), scenario.origins[f"engine.{name}"])
+        elif name != "preset":
+            found[name] = _value(getattr(options, name), *_engine_origin(scenario, servers, name))
+    return found
+
+
+def _engine_origin(scenario: Scenario, servers: Servers, name: str) -> tuple[str, str | None]:
+    """(origin, source) of one engine option: the user's own line, else the preset or what it was derived from."""
+    spec, text = scenario.spec.engine, servers.origins[name]
+    other = SPELLINGS.get(name)
+    if getattr(spec, name) is not None:
+        auto = getattr(spec, name) == "auto" and name == "max_model_len"
+        return scenario.origins[f"engine.{name}"] + (f" ({text})" if auto else ""), None
+    said = getattr(spec, other) if other else None
+    if said or (said is False and other == "async_scheduling"):
+        return f"{scenario.origins[f'engine.{other}']} ({other}: {str(said).lower()})", None
+    if name == "max_model_len":
+        limit, model = servers.deployment.options.max_model_len, servers.model
+        if model is not None and limit is not None and limit < model.max_position_embeddings:
+            text += f", {model.max_position_embeddings:,}, cut to what the KV pool holds"
+    if name == "max_model_len" or name in serving.NO_DEFAULT:
+        return text, None
+    return _from_preset(servers, text)
+
+
+def _from_preset(servers: Servers, text: str) -> tuple[str, str]:
+    """(origin, source) of what the user left to the engine preset, or to the rules of an own cost model."""
+    return OWN_COST if text == serving.IDEAL else f"preset {servers.deployment.options.preset}", text
+
+
+def _host(scenario: Scenario, servers: Servers) -> dict[str, Any]:
+    """Host times, seconds, by their keys under `engine.host`."""
+    found = {}
+    for key, field in serving.HOST_KEYS.items():
+        text, written = servers.origins[f"host.{key}"], getattr(scenario.spec.engine.host, key) is not None
+        if written:
+            origin, source = scenario.origins[f"engine.host.{key}"], None
+        else:
+            origin, source = _from_preset(servers, text)
+        found[key] = _value(getattr(servers.deployment.host, field), origin, source)
+    return found
+
+
+def _model(scenario: Scenario, servers: Servers) -> dict[str, Any] | None:
+    model = servers.model
+    if model is None:
+        return None
+    figures, source = {}, None
+    for field in (f.name for f in fields(model) if f.name not in ("name", "sources")):
+        if field in model.sources:
+            source, _, key = model.sources[field].rpartition(": ")
+        else:
+            key = MODEL_RULES.get(field, FAMILY_RULE)
+        figures[field] = _value(getattr(model, field), key, source)
+    return {
+        "name": _value(model.name, scenario.origins.get("model") or scenario.origins["model.config"]),
+        "figures": figures,
+        "parameters": model.parameters,
+        "weight_bytes": model.weight_bytes(),
+        "weight_bytes_per_gpu": model.weight_bytes(servers.tensor_parallel_size),
+    }
+
+
+def _gpu(scenario: Scenario, servers: Servers) -> dict[str, Any] | None:
+    gpu = servers.gpu
+    if gpu is None:
+        return None
+    figures = {}
+    for key, source in gpu.sources.items():
+        name, _, dtype = key.partition(".")
+        value = getattr(gpu, name)
+        figures[key] = _value(value[dtype] if dtype else value, f"preset {gpu.name}", source)
+    return {"name": _value(gpu.name, scenario.origins["gpu"]), "figures": figures}
+
+
+def _kv(servers: Servers) -> dict[str, Any] | None:
+    """The KV pool of one replica, with each formula's numbers filled in; None where it never binds."""
+    capacity = servers.deployment.capacity
+    if capacity is None:
+        return None
+    blocks, size = capacity.blocks, capacity.block_size
+    longest, per_block = servers.deployment.options.max_model_len, capacity.bytes_per_block_per_gpu
+    told = {
+        "source": capacity.source,
+        "items": [{"name": i.name, "bytes": i.bytes, "formula": i.formula} for i in capacity.items],
+        "bytes_per_token": capacity.bytes_per_token,
+        "bytes_per_token_formula": capacity.formula or None,
+        "bytes_per_block_per_gpu": per_block,
+        "bytes_per_block_per_gpu_formula": None if per_block is None else _block_formula(servers, per_block),
+        "blocks": blocks,
+        "blocks_formula": None,
+        "block_size": size,
+        "tokens": capacity.tokens,
+        "tokens_formula": f"{blocks:,} blocks x {size} = {capacity.tokens:,} tokens",
+        "usable_tokens": capacity.usable_tokens,
+        "max_model_len": longest,
+        "guaranteed_concurrency": None,
+        "guaranteed_concurrency_formula": None,
+    }
+    if capacity.items:
+        told["blocks_formula"] = f"{capacity.items[-1].bytes:,} // {per_block:,} bytes = {blocks:,} blocks"
+    if longest is not None:
+        floor = capacity.guaranteed_concurrency(longest)
+        told["guaranteed_concurrency"] = floor
+        told["guaranteed_concurrency_formula"] = f"{capacity.tokens:,} / {longest:,} = {floor:.2f} requests"
+    return told
+
+
+def _block_formula(servers: Servers, per_block: int) -> str:
+    model, tp, size = servers.model, servers.tensor_parallel_size, servers.deployment.options.block_size
+    width = model.kv_dtype_bytes(servers.deployment.options.kv_cache_dtype)
+    return (
+        f"2 x {model.layers} layers x {model.kv_heads_per_gpu(tp)} KV heads x {model.head_dim} head size x {width} "
+        f"bytes x {size} tokens = {per_block:,} bytes"
+    )
+
+
+def _cost(scenario: Scenario, servers: Servers) -> dict[str, Any]:
+    """Where step costs come from, how far they were measured, and their error on shapes that no fit saw."""
+    cost = servers.deployment.cost
+    told = {
+        "model": scenario.spec.cost.model,
+        "provenance": list(cost.provenance),
+        "box": {axis: None if value == float("inf") else value for axis, value in cost.box.items()},
+        "families": {},
+        "sources": {},
+    }
+    if scenario.spec.cost.model == "calibrated":
+        data = read_preset(f"coefficients/{servers.gpu.coefficients}.yaml")
+        told["sources"] = dict(data["sources"])
+        told["families"] = {name: _family_error(family) for name, family in data["families"].items()}
+    return told
+
+
+def _family_error(family: dict[str, Any]) -> dict[str, Any]:
+    """Timings and errors in per cent of one kernel family; fitted: False where its constants come from elsewhere."""
+    fitted = "held_out" in family
+    found = {"rows": family.get("rows"), **(family["held_out"] if fitted else family.get("check", {}))}
+    return {"fitted": fitted, **found}

@@ -1,0 +1,64 @@
+"""What was simulated, in one or two lines, from the resolved scenario."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llmqsim.report.show import count, figures
+
+
+def system(figures_: dict[str, Any]) -> str:
+    """"llama-3.1-8b on 2 × a100-sxm-80gb, TP 1, vllm-0.19, round_robin (reference engine, seed 0)"."""
+    scenario = figures_["scenario"]
+    cost = scenario.get("cost") or {}
+    model, gpu = _name(scenario.get("model")), _name(scenario.get("gpu"))
+    kind = cost.get("model") if isinstance(cost, dict) else None
+    what = model or "a server"
+    if gpu is None or kind not in (None, "calibrated"):
+        what += f" with {kind or 'its own'} step cost"
+    replicas = scenario.get("replicas") or 1
+    parts = [f"{what} on {replicas} × {gpu}" if gpu else f"{what}, {count(replicas, 'replica')}"]
+    if (tp := scenario.get("tensor_parallel_size") or 1) > 1:
+        parts.append(f"TP {tp}")
+    if preset := (scenario.get("engine") or {}).get("preset"):
+        parts.append(preset)
+    if replicas > 1 and (routing := _name(scenario.get("routing"))):
+        parts.append(routing)
+    return f"{', '.join(parts)} ({figures_['engine']} engine, seed {figures_['seed']})"
+
+
+def traffic(figures_: dict[str, Any]) -> str:
+    """"azure2023_conv.csv.gz: 2,000 requests over 310 s (6.45 req/s)"."""
+    workload = figures_["scenario"].get("workload") or {}
+    requests, window_s = figures_["requests"], figures_["stability"]["window_s"]
+    trace = workload.get("trace")
+    source = _name(trace) if trace else _arrivals(workload)
+    said = f"{source}: {count(requests['arrived'], 'request')}"
+    if window_s:
+        rate = (requests["arrived"] - 1) / window_s
+        said += f" over {figures(window_s)} s ({figures(rate)} req/s)"
+    return said
+
+
+def outcome(figures_: dict[str, Any]) -> str:
+    """"1,990 completed, 10 rejected (exceeds max_model_len 10), 0 unfinished"."""
+    requests = figures_["requests"]
+    why = ", ".join(f"{reason.replace('_', ' ')} {n:,}" for reason, n in requests["rejected_for"].items())
+    rejected = f"{requests['rejected']:,} rejected" + (f" ({why})" if why else "")
+    return f"{requests['completed']:,} completed, {rejected}, {requests['unfinished']:,} unfinished"
+
+
+def _arrivals(workload: dict[str, Any]) -> str:
+    process = _name(workload.get("arrivals")) or "requests"
+    lengths = _name(workload.get("lengths"))
+    return f"{process} arrivals, lengths {lengths}" if lengths else f"{process} arrivals"
+
+
+def _name(value: Any) -> str | None:
+    """The name of a thing given by name or as a mapping that holds one."""
+    if isinstance(value, dict):
+        for key in ("policy", "process", "file", "config", "name", "preset"):
+            if value.get(key) is not None:
+                return str(value[key]).rsplit("/", 1)[-1]
+        return "as given"
+    return None if value is None else str(value).rsplit("/", 1)[-1]

@@ -1,0 +1,85 @@
+"""`llmqsim presets`: everything that a scenario can name, with its source or meaning."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+
+from llmqsim import policies, registry
+from llmqsim.hardware.data import read_preset
+from llmqsim.hardware.gpu import gpu, gpu_names
+from llmqsim.hardware.model import model, model_names
+from llmqsim.hardware.serving import engine_names
+from llmqsim.units import format_bytes
+from llmqsim.workload.table_file import load_preset, preset_names
+
+assert policies, "imported to register the built-in policies"
+
+WIDTH, LABEL = 100, 26
+KINDS = {
+    "routing": "routing",
+    "batching": "engine.batching",
+    "ordering": "engine.ordering",
+    "preemption": "engine.preemption",
+}
+"""kind of policy -> key of the scenario"""
+
+
+def presets_text() -> str:
+    """Models, GPUs, engines, length presets and policies, one entry each, at most 100 columns wide."""
+    sections = [
+        ("model: MODEL, or {config: path of a Hugging Face config.json}", _models()),
+        ("gpu: GPU", _gpus()),
+        ("engine: {preset: ENGINE}", _engines()),
+        ("workload: {lengths: PRESET}, or {file: table made by `llmqsim workload fit`}", _lengths()),
+        *((f"{key}: POLICY", _policies(kind)) for kind, key in KINDS.items()),
+    ]
+    return "\n\n".join("\n".join([title, *(_entry(*entry) for entry in entries)]) for title, entries in sections)
+
+
+def _entry(name: str, text: str) -> str:
+    indent = " " * LABEL
+    first = f"  {name:<{LABEL - 2}}"
+    return textwrap.fill(text, WIDTH, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False)
+
+
+def _also(entry: dict) -> str:
+    aliases = ", ".join(entry.get("aliases", ()))
+    return f"; also {aliases}" if aliases else ""
+
+
+def _models() -> Iterator[tuple[str, str]]:
+    entries = read_preset("models.yaml")["models"]
+    for name in model_names():
+        shown = model(name)
+        size = f"{shown.parameters / 1e9:.2f} B parameters, up to {shown.max_position_embeddings:,} tokens"
+        yield name, f"{size}; {entries[name]['source']}{_also(entries[name])}"
+
+
+def _gpus() -> Iterator[tuple[str, str]]:
+    entries = read_preset("gpus.yaml")["gpus"]
+    for name in gpu_names():
+        card = gpu(name)
+        rates = f"{card.memory_bandwidth_bytes_per_s / 1e12:.2f} TB/s, {card.flops_per_s['bfloat16'] / 1e12:.0f} TFLOP/s"
+        size = f"{format_bytes(card.memory_bytes)}, {rates} in bfloat16"
+        yield name, f"{size}; {card.sources['memory_bandwidth_bytes_per_s']}{_also(entries[name])}"
+
+
+def _engines() -> Iterator[tuple[str, str]]:
+    for name in engine_names():
+        entry = read_preset("engines.yaml")["engines"][name]
+        yield name, f"{entry['versions']}{_also(entry)}"
+
+
+def _lengths() -> Iterator[tuple[str, str]]:
+    for name in preset_names():
+        table = load_preset(name)
+        means = [table.marginal(column).mean() for column in ("prompt_tokens", "output_tokens")]
+        about = table.about
+        yield name, f"mean {means[0]:,.0f} prompt and {means[1]:,.0f} output tokens; {about['source']}; {about['licence']}"
+
+
+def _policies(kind: str) -> Iterator[tuple[str, str]]:
+    for name in registry.names(kind):
+        text = type(registry.make(kind, name)).__doc__ or "no description"
+        yield name, text.strip().split("\n\n")[0].replace("\n", " ")

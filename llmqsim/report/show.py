@@ -1,0 +1,61 @@
+"""Numbers as people read them: three significant figures, the unit that fits, an en dash for what doesn't exist."""
+
+from __future__ import annotations
+
+import math
+import re
+import textwrap
+
+NOTHING = "–"
+
+
+def figures(value: float | None) -> str:
+    """Three significant figures, no exponent; whole numbers from 100 on, with thousands separators."""
+    if value is None:
+        return NOTHING
+    if abs(value) >= 99.95:
+        return f"{value:,.0f}"
+    digits = 2 if abs(value) < 9.995 else 1
+    return f"{value:.{digits}f}" if abs(value) >= 0.9995 or value == 0 else f"{value:.3g}"
+
+
+def duration(seconds: float | None) -> str:
+    """"12.3 ms", "4.56 s", "250 µs"."""
+    if seconds is None:
+        return NOTHING
+    if seconds >= 0.9995 or seconds == 0:
+        return f"{figures(seconds)} s"
+    if seconds >= 0.9995e-3:
+        return f"{figures(seconds * 1e3)} ms"
+    return f"{figures(seconds * 1e6)} µs"
+
+
+def limit(seconds: float) -> str:
+    """A target as one would write it: "500 ms", "1.5 s", all digits, no trailing zeros."""
+    return f"{seconds:g} s" if seconds >= 1 else f"{seconds * 1e3:g} ms"
+
+
+def percent(share: float | None) -> str:
+    """"97.3 %", rounded down, so that what is shown was reached; "< 0.1 %" for what is more than nothing."""
+    if share is None:
+        return NOTHING
+    tenths = math.floor(share * 1000 + 1e-9)
+    if tenths == 0 and share > 0:
+        return "< 0.1 %"
+    return f"{tenths // 10}.{tenths % 10} %".replace(".0 %", " %")
+
+
+def count(number: int, thing: str) -> str:
+    """"1 request", "2,000 requests"."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def clip(text: str, width: int) -> str:
+    """At most `width` characters; what is cut off is shown by an ellipsis."""
+    return text if len(text) <= width else text[: width - 1].rstrip() + "…"
+
+
+def wrap(text: str, width: int) -> list[str]:
+    """Lines of at most `width` characters; a number and its unit are never parted."""
+    joined = re.sub(r"(?<=[0-9]) (?=(%|s|ms|µs)(\W|$))", "\0", text)
+    return [line.replace("\0", " ") for line in textwrap.wrap(joined, width, break_on_hyphens=False)]

@@ -1,0 +1,157 @@
+"""The screen: the answer in at most 25 lines of at most 100 characters, the verdict first when there is a warning."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from llmqsim.metrics.waiting import WORDS
+from llmqsim.report import headline
+from llmqsim.report.events_screen import events_screen
+from llmqsim.report.show import NOTHING, clip, count, duration, figures, limit, percent, wrap
+
+if TYPE_CHECKING:
+    from llmqsim.result import Result
+
+__all__ = ["events_screen", "render", "screen"]
+
+WIDTH, LINES = 100, 25
+LABEL = 12
+SHOWN: tuple[tuple[str, str], ...] = (
+    ("TTFT", "ttft_s"),
+    ("TPOT", "tpot_s"),
+    ("ITL", "itl_s"),
+    ("E2E", "e2e_s"),
+    ("wait", "wait_s"),
+)
+
+
+def screen(result: Result) -> str:
+    """The report as text, without a trailing newline."""
+    return render(result.summary())
+
+
+def render(summary: dict[str, Any]) -> str:
+    """The same from the figures of Result.summary()."""
+    verdict = summary["stability"]["verdict"]
+    top = [] if verdict == "stable" else _warning(summary)
+    question = summary["scenario"].get("question")
+    body = [
+        *([clip(question, WIDTH)] if question else []),
+        *_line("ran", headline.system(summary), rows=2),
+        *_line("traffic", f"{headline.traffic(summary)}; {headline.outcome(summary)}", rows=2),
+        *_latencies(summary),
+        *_slo(summary),
+        *_line("throughput", _throughput(summary)),
+        *_line("busy", _busy(summary)),
+        *_line("KV cache", _kv(summary), rows=2),
+        *_line("waited for", _waited(summary), rows=2),
+        *(_line("stable", summary["stability"]["evidence"], rows=2) if verdict == "stable" else []),
+        *_line("trust", _trust(summary), rows=2),
+    ]
+    lines = [*top, *body]
+    return "\n".join([*lines, *_notes(summary["notes"], LINES - len(lines))])
+
+
+def _line(label: str, text: str, rows: int = 1) -> list[str]:
+    """A labelled line, wrapped to at most `rows`."""
+    wrapped = wrap(text, WIDTH - LABEL) or [NOTHING]
+    if len(wrapped) > rows:
+        wrapped = [*wrapped[: rows - 1], clip(" ".join(wrapped[rows - 1 :]), WIDTH - LABEL)]
+    return [f"{label if i == 0 else '':<{LABEL}}{part}" for i, part in enumerate(wrapped)]
+
+
+def _warning(summary: dict[str, Any]) -> list[str]:
+    stability, unfinished = summary["stability"], summary["requests"]["unfinished"]
+    text = f"{stability['verdict'].upper()}: {stability['evidence']}."
+    if unfinished:
+        done = count(summary["requests"]["completed"], "request")
+        text += f" Latencies are of the {done} that finished, {unfinished:,} did not."
+    elif stability["verdict"] == "overloaded":
+        text += " The latencies below grow with the length of the run."
+    wrapped = wrap(text, WIDTH)
+    return wrapped if len(wrapped) <= 3 else [*wrapped[:2], clip(" ".join(wrapped[2:]), WIDTH)]
+
+
+def _latencies(summary: dict[str, Any]) -> list[str]:
+    columns = ("mean", "p50", "p90", "p99", "max")
+    rows = [f"{'':<{LABEL}}" + "".join(f"{name:>11}" for name in columns)]
+    for label, key in SHOWN:
+        rows.append(f"{label:<{LABEL}}" + "".join(f"{duration(summary[key][name]):>11}" for name in columns))
+    return rows
+
+
+def _slo(summary: dict[str, Any]) -> list[str]:
+    slo = summary["slo"]
+    if not slo["targets"]:
+        return []
+    each = ", ".join(
+        f"{name.removesuffix('_s').upper()} ≤ {limit(target)} {percent(slo['by_target'][name])}"
+        for name, target in slo["targets"].items()
+    )
+    wanted = ""
+    if slo["target"] is not None:
+        wanted = f" (asked for {percent(slo['target'])}: {'met' if slo['met'] else 'not met'})"
+    good = f"goodput {figures(summary['goodput_per_s'])} req/s"
+    return _line("SLO", f"{percent(summary['attainment'])} of arrivals{wanted}; {each}; {good}", rows=2)
+
+
+def _throughput(summary: dict[str, Any]) -> str:
+    rates = summary["throughput"]
+    return (
+        f"{figures(rates['requests_per_s'])} req/s, {figures(rates['output_tokens_per_s'])} output tokens/s, "
+        f"{figures(rates['total_tokens_per_s'])} tokens/s with prompts"
+    )
+
+
+def _busy(summary: dict[str, Any]) -> str:
+    used = summary["utilisation"]
+    said = f"{percent(used['busy'])} of the time, {figures(used['mean_batch'])} requests in a step, "
+    said += f"{duration(used['mean_step_s'])} a step"
+    shares = [share for share in used["per_replica"] if share is not None]
+    if len(shares) > 1:
+        said += f"; replicas {percent(min(shares))} to {percent(max(shares))}"
+    return said
+
+
+def _kv(summary: dict[str, Any]) -> str:
+    kv = summary["kv"]
+    sustained = kv["sustained_concurrency"]
+    running = f"{figures(sustained['mean'])} mean, {sustained['peak'] or 0:,} peak"
+    preempted = count(summary["preemptions"], "preemption")
+    if kv["blocks"] is None:
+        return f"not limited; concurrency sustained {running}; {preempted}"
+    return (
+        f"{percent(kv['usage_mean'])} used on average, {percent(kv['usage_peak'])} at most, of {kv['blocks']:,} blocks "
+        f"of {kv['block_size']}; concurrency guaranteed {figures(kv['guaranteed_concurrency'])}, "
+        f"sustained {running}; {preempted}"
+    )
+
+
+def _waited(summary: dict[str, Any]) -> str:
+    waits = summary["waiting_for"]
+    if waits["largest"] is None:
+        return "nothing: every request was taken up at once"
+    order = sorted(WORDS, key=lambda name: -waits[name]["share"])
+    parts = [f"{WORDS[n]} {percent(waits[n]['share'])} ({duration(waits[n]['mean_s'])})" for n in order if waits[n]["share"]]
+    return "; ".join(parts)
+
+
+def _trust(summary: dict[str, Any]) -> str:
+    envelope = summary["envelope"]
+    parts = [str(envelope["source"])] if envelope.get("source") else []
+    for axis, share in envelope["outside"].items():
+        parts.append(f"{percent(share)} of steps beyond the measured range ({axis})")
+    parts.append("a single run: no interval")
+    return "; ".join(parts)
+
+
+def _notes(notes: list[str], room: int) -> list[str]:
+    """As many notes as there is room for, one line each; the last line counts the rest."""
+    if room <= 0 or not notes:
+        return []
+    if len(notes) <= room:
+        shown, left = notes, 0
+    else:
+        shown, left = notes[: room - 1], len(notes) - room + 1
+    lines = [clip(f"note: {note}", WIDTH) for note in shown]
+    return lines + ([f"and {count(left, 'more note')} in the JSON"] if left else [])

@@ -1,0 +1,130 @@
+"""Result: everything a run says, frozen. Metrics are computed from it on demand; nothing here knows the engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from llmqsim.metrics import latency, slo, summary
+from llmqsim.metrics.distribution import NS_PER_S
+from llmqsim.records import GapHistogram, ReplicaUsage, StepLog
+from llmqsim.requests import COLUMNS, UNSET, Outcome, Reason, RequestTable
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Result:
+    """One simulated run.
+
+    scenario : the resolved scenario as plain data (SI units). engine : which engine ran. end_ns : when the run ended.
+    kv : the pool of one replica (blocks, block_size, tokens, bytes_per_token, guaranteed_concurrency, source, items),
+    or None. slo : ttft_s, tpot_s, e2e_s, attainment, those that are set. envelope : where the cost model comes from and
+    how far it was measured. notes : sentences for the reader. step_log : every step, when it was asked for.
+    """
+
+    scenario: dict[str, Any]
+    seed: int
+    replication: int
+    engine: str
+    version: str
+    table: RequestTable
+    gaps: GapHistogram
+    usage: tuple[ReplicaUsage, ...]
+    end_ns: int
+    kv: dict[str, Any] | None = None
+    slo: dict[str, float] = field(default_factory=dict)
+    envelope: dict[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    step_log: StepLog | None = None
+
+    @cached_property
+    def arrived(self) -> np.ndarray:
+        """Mask of the requests that arrived before the run ended, bool[rows]. Rates and shares are over these."""
+        return (self.table.arrival_ns <= self.end_ns) | (self.table.outcome != Outcome.UNFINISHED)
+
+    def summary(self) -> dict[str, Any]:
+        """Every figure of the report, as plain data in a fixed order; None where there is none. See docs/metrics.md."""
+        return summary.summarise(self)
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row a request: times in seconds, NaN for what never happened, outcome and reason as words.
+
+        Columns: docs/metrics.md, "The table of requests".
+        """
+        import pandas as pd
+
+        frame = pd.DataFrame({name: values for name, values in self._columns()})
+        frame.index.name = "request"
+        return frame
+
+    def _columns(self):
+        table = self.table
+        for column in COLUMNS:
+            values = getattr(table, column.name)
+            if column.unit == "ns":
+                yield column.name.removesuffix("_ns") + "_s", np.where(values == UNSET, np.nan, values / NS_PER_S)
+            elif column.name == "class_id":
+                yield "class", np.array(table.classes, dtype=object)[values]
+            elif column.name in ("outcome", "reason"):
+                codes = Outcome if column.name == "outcome" else Reason
+                yield column.name, np.array([code.name.lower() for code in codes], dtype=object)[values]
+            else:
+                yield column.name, values.copy()
+        done = latency.completed(table)
+        for metric in ("ttft", "tpot", "ntpot", "e2e"):
+            has = done & (table.generated_tokens >= 2) if metric == "tpot" else done
+            values = np.full(len(table), np.nan)
+            values[has] = latency.per_request_ns(table, metric, has) / NS_PER_S
+            yield f"{metric}_s", values
+
+    def groups(self, by: str) -> dict[str, np.ndarray]:
+        """Masks of the arrived requests by "class" or "replica" (bool[rows] each). Raises ValueError for another key."""
+        if by == "class":
+            keys, names = self.table.class_id, dict(enumerate(self.table.classes))
+        elif by == "replica":
+            keys, names = self.table.replica, {i: str(i) for i in range(len(self.usage))}
+        else:
+            raise ValueError(f"by: unknown grouping (got '{by}'); known: class, replica")
+        return {name: self.arrived & (keys == key) for key, name in names.items()}
+
+    def _described(self, metric: str, by: str) -> pd.DataFrame:
+        import pandas as pd
+
+        rows = latency.by_group(self.table, metric, self.groups(by))
+        frame = pd.DataFrame.from_dict(rows, orient="index")
+        frame.index.name, frame.columns.name = by, f"{metric}_s"
+        return frame
+
+    def ttft(self, by: str = "class") -> pd.DataFrame:
+        """Time to first token, seconds: mean, p50 ... n for each class or replica."""
+        return self._described("ttft", by)
+
+    def tpot(self, by: str = "class") -> pd.DataFrame:
+        """Time per output token after the first, seconds: mean, p50 ... n for each class or replica."""
+        return self._described("tpot", by)
+
+    def e2e(self, by: str = "class") -> pd.DataFrame:
+        """Arrival to last token, seconds: mean, p50 ... n for each class or replica."""
+        return self._described("e2e", by)
+
+    def attainment(self, by: str = "class") -> pd.DataFrame:
+        """Arrivals, those that met every SLO target, and their share (NaN without an SLO), for each class or replica."""
+        import pandas as pd
+
+        met = slo.meets_all(self.table, self.slo)
+        rows = {
+            name: {
+                "arrived": int(mask.sum()),
+                "met": int((met & mask).sum()),
+                "attainment": slo.attainment(self.table, self.slo, mask),
+            }
+            for name, mask in self.groups(by).items()
+        }
+        frame = pd.DataFrame.from_dict(rows, orient="index").astype({"attainment": float})
+        frame.index.name = by
+        return frame

@@ -1,0 +1,99 @@
+"""simulate: the composition root. A pure function of its arguments: no globals, no files written, no output."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from llmqsim.cluster.cluster import Cluster
+from llmqsim.records import StepLog
+from llmqsim.result import Result
+from llmqsim.scenario.build import Servers, build_servers, build_workload
+from llmqsim.scenario.load import Scenario, load
+from llmqsim.units import to_ns
+from llmqsim.version import __version__
+
+
+def simulate(
+    scenario: Scenario | str | Path,
+    seed: int | None = None,
+    replication: int | None = None,
+    keep_steps: bool = False,
+) -> Result:
+    """Run a scenario (or the file of one) and return its result.
+
+    seed, replication : override the scenario's `run.seed` and `run.replication`; replications of one seed are
+    independent samples. keep_steps : keep the log of every step. Raises UserError for what can't be run as written.
+    """
+    if not isinstance(scenario, Scenario):
+        scenario = load(scenario)
+    run = scenario.spec.run
+    seed = run.seed if seed is None else seed
+    replication = run.replication if replication is None else replication
+    servers = build_servers(scenario)
+    workload = build_workload(scenario, servers, seed, replication)
+    cluster = Cluster(workload.table, servers.deployment, keep_steps)
+    end_ns = cluster.run(None if run.until is None else to_ns(run.until))
+    return Result(
+        scenario=scenario.to_dict(),
+        seed=seed,
+        replication=replication,
+        engine="reference",
+        version=__version__,
+        table=workload.table,
+        gaps=cluster.gaps,
+        usage=tuple(replica.usage for replica in cluster.replicas),
+        end_ns=end_ns,
+        kv=_kv(servers),
+        slo=_slo(scenario),
+        envelope=_envelope(servers),
+        notes=(f"workload: {workload.source}", *workload.notes),
+        step_log=_steps(cluster.step_log),
+    )
+
+
+def _kv(servers: Servers) -> dict[str, Any] | None:
+    """The KV pool of one replica as plain data; None where it never binds."""
+    capacity = servers.deployment.capacity
+    if capacity is None:
+        return None
+    longest = servers.deployment.options.max_model_len
+    return {
+        "blocks": capacity.blocks,
+        "block_size": capacity.block_size,
+        "tokens": capacity.tokens,
+        "usable_tokens": capacity.usable_tokens,
+        "bytes_per_token": capacity.bytes_per_token,
+        "formula": capacity.formula or None,
+        "max_model_len": longest,
+        "guaranteed_concurrency": None if longest is None else capacity.guaranteed_concurrency(longest),
+        "source": capacity.source,
+        "items": [{"name": item.name, "bytes": item.bytes, "formula": item.formula} for item in capacity.items],
+    }
+
+
+def _envelope(servers: Servers) -> dict[str, Any]:
+    """Where the step costs come from, and the highest values that were measured (null: no limit)."""
+    cost = servers.deployment.cost
+    return {
+        "source": cost.provenance[0],
+        "provenance": list(cost.provenance),
+        "box": {axis: None if value == float("inf") else value for axis, value in cost.box.items()},
+    }
+
+
+def _slo(scenario: Scenario) -> dict[str, float]:
+    """Targets in seconds and the attainment asked for; empty without an SLO."""
+    slo = scenario.spec.slo
+    if slo is None:
+        return {}
+    targets = {"ttft_s": slo.ttft, "tpot_s": slo.tpot, "e2e_s": slo.e2e, "attainment": slo.attainment}
+    return {name: value for name, value in targets.items() if value is not None}
+
+
+def _steps(log: list[tuple] | None) -> StepLog | None:
+    if log is None:
+        return None
+    return StepLog(*np.array(log, dtype=np.int64).reshape(-1, len(StepLog.__dataclass_fields__)).T)

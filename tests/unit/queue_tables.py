@@ -1,0 +1,140 @@
+"""Request tables of queues whose load is known, from short numpy recursions that share nothing with the simulator.
+
+`python tests/unit/queue_tables.py [seeds]` prints the table "How often the verdict errs" of docs/metrics.md.
+"""
+
+from __future__ import annotations
+
+import heapq
+import sys
+import zlib
+
+import numpy as np
+
+from llmqsim.metrics.stability import stability
+from llmqsim.requests import Outcome, RequestTable
+
+STEP_S, STEP_PER_REQUEST_S, MEAN_OUTPUT = 0.020, 0.0005, 200
+
+
+def table_of(arrival, start, finish) -> RequestTable:
+    """A table of completed one-token requests from times in seconds (float[n] each, arrivals sorted)."""
+    ones = np.ones(len(arrival), dtype=np.int64)
+    arrival_ns = np.rint(np.asarray(arrival) * 1e9).astype(np.int64)
+    table = RequestTable.from_columns(
+        arrival_ns=arrival_ns, prompt_tokens=ones, output_tokens=ones, max_tokens=ones
+    )
+    table.first_scheduled_ns[:] = np.maximum(np.rint(np.asarray(start) * 1e9), arrival_ns)
+    table.finish_ns[:] = table.first_token_ns[:] = np.rint(np.asarray(finish) * 1e9)
+    table.generated_tokens[:], table.replica[:], table.outcome[:] = 1, 0, Outcome.COMPLETED
+    return table
+
+
+def one_server(arrival, service):
+    """First come, first served: start and finish, from d_i = max(a_i, d_{i-1}) + s_i unrolled."""
+    work = np.cumsum(service)
+    finish = work + np.maximum.accumulate(arrival - (work - service))
+    return finish - service, finish
+
+
+def servers(arrival, service, count):
+    """First come, first served by `count` servers."""
+    free, start = [0.0] * count, np.empty(len(arrival))
+    for i in range(len(arrival)):
+        start[i] = max(arrival[i], heapq.heappop(free))
+        heapq.heappush(free, start[i] + service[i])
+    return start, start + service
+
+
+def batch_server(arrival, outputs, slots):
+    """Continuous batching: every step gives one token to all that run and takes a + b x running."""
+    n = len(arrival)
+    start, finish, left = np.empty(n), np.empty(n), outputs.copy()
+    running, now, head = np.zeros(0, dtype=np.int64), 0.0, 0
+    while len(running) or head < n:
+        if not len(running):
+            now = max(now, arrival[head])
+        free = slots - len(running)
+        enter = np.arange(head, min(head + free, int(np.searchsorted(arrival, now, side="right"))))
+        start[enter], head = now, head + len(enter)
+        running = np.concatenate([running, enter])
+        # Until someone ends or can enter, all steps are alike.
+        step = STEP_S + STEP_PER_REQUEST_S * len(running)
+        steps = int(left[running].min())
+        if head < n and len(running) < slots:
+            steps = min(steps, max(int(np.ceil((arrival[head] - now) / step)), 1))
+        now += steps * step
+        left[running] -= steps
+        ended = left[running] <= 0
+        finish[running[ended]] = now
+        running = running[~ended]
+    return start, finish
+
+
+def gaps(random, cv, n):
+    """Gaps of mean 1: gamma with the given coefficient of variation."""
+    return random.gamma(1 / cv**2, cv**2, n)
+
+
+def lognormal(random, mean, cv, n):
+    sigma2 = np.log1p(cv * cv)
+    return random.lognormal(np.log(mean) - sigma2 / 2, np.sqrt(sigma2), n)
+
+
+def queue(name: str, load: float, requests: int, seed: int) -> RequestTable:
+    """One run of a named queue (a key of NAMES) at a load (arrival rate x service time / servers)."""
+    random = np.random.default_rng([seed, zlib.crc32(name.encode()), int(load * 1000), requests])
+    kind, cv, spread, size = NAMES[name]
+    gap = gaps(random, cv, requests) / load
+    if kind == "batch":
+        outputs = np.maximum(np.rint(lognormal(random, MEAN_OUTPUT, 1.0, requests)), 1).astype(np.int64)
+        capacity = size / ((STEP_S + STEP_PER_REQUEST_S * size) * MEAN_OUTPUT)
+        arrival = np.cumsum(gap) / capacity
+        return table_of(arrival, *batch_server(arrival, outputs, size))
+    if kind == "pareto":
+        service = (random.pareto(spread, requests) + 1) * (spread - 1) / spread
+    elif kind == "lognormal":
+        service = lognormal(random, 1.0, spread, requests)
+    else:
+        service = random.exponential(1.0, requests) if spread else np.ones(requests)
+    arrival = np.cumsum(gap) / size
+    return table_of(arrival, *(one_server(arrival, service) if size == 1 else servers(arrival, service, size)))
+
+
+NAMES: dict[str, tuple[str, float, float, int]] = {
+    "M/D/1": ("exponential", 1, 0, 1),
+    "M/M/1": ("exponential", 1, 1, 1),
+    "M/M/8": ("exponential", 1, 1, 8),
+    "M/M/64": ("exponential", 1, 1, 64),
+    "M/G/1, Pareto 2.2": ("pareto", 1, 2.2, 1),
+    "M/G/1, lognormal CV 2": ("lognormal", 1, 2, 1),
+    "M/G/1, lognormal CV 3": ("lognormal", 1, 3, 1),
+    "bursts (CV 2)/M/1": ("exponential", 2, 1, 1),
+    "bursts (CV 3)/M/1": ("exponential", 3, 1, 1),
+    "bursts (CV 2)/M/64": ("exponential", 2, 1, 64),
+    "LLM, 16 slots": ("batch", 1, 1, 16),
+    "LLM, 64 slots": ("batch", 1, 1, 64),
+    "LLM, 256 slots": ("batch", 1, 1, 256),
+    "LLM, 64 slots, bursts (CV 2)": ("batch", 2, 1, 64),
+}
+"""name: kind of service, CV of the gaps, spread of the service (CV or tail index), servers or slots"""
+
+
+def rates(name: str, load: float, requests: int, seeds: int) -> dict[str, float]:
+    """Share of seeds with each verdict."""
+    said = [stability(t, np.ones(requests, dtype=bool))["verdict"] for t in (queue(name, load, requests, s) for s in range(seeds))]
+    return {verdict: said.count(verdict) / seeds for verdict in ("stable", "unsettled", "overloaded")}
+
+
+def main(seeds: int) -> None:
+    for name in NAMES:
+        for requests in (1000, 4000):
+            cells = []
+            for load in (0.5, 0.8, 0.9, 1.2, 1.5):
+                found = rates(name, load, requests, seeds)
+                cells.append(" / ".join(f"{100 * found[v]:.1f}" for v in ("stable", "unsettled", "overloaded")))
+            print(f"| {name} | {requests:,} | {' | '.join(cells)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 200)
