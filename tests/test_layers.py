@@ -1,0 +1,98 @@
+"""Imports point down only: each room may import the rooms below it, and the foundation."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "llmqsim"
+
+FOUNDATION = {"errors", "units", "registry", "rng", "version", "jit"}
+DATA = {"requests", "records", "options", "clock", "presets"}
+MAY_IMPORT: dict[str, set[str]] = {
+    "errors": set(),
+    "version": set(),
+    "jit": set(),
+    "clock": set(),
+    "rng": {"errors"},
+    "units": {"errors"},
+    "registry": {"errors"},
+    "requests": {"errors"},
+    "records": set(),
+    "options": set(),
+    "presets": set(),
+    "workload": FOUNDATION | {"requests", "presets"},
+    "hardware": FOUNDATION | {"options", "presets"},
+    "cost": FOUNDATION | {"options", "hardware", "presets"},
+    "kv": FOUNDATION | {"options", "hardware"},
+    "policies": FOUNDATION,
+    "engine": FOUNDATION | DATA | {"kv", "cost", "policies"},
+    "cluster": FOUNDATION | DATA | {"kv", "cost", "policies", "engine"},
+    "metrics": FOUNDATION | {"requests", "records"},
+    "result": FOUNDATION | {"requests", "records", "metrics"},
+    # what may be written sees only the foundation; build.py alone turns it into servers and requests
+    "scenario": FOUNDATION,
+    "scenario.build": FOUNDATION
+    | DATA
+    | {"scenario", "workload", "hardware", "cost", "kv", "policies", "cluster"},
+    "simulate": FOUNDATION | DATA | {"result", "scenario", "scenario.build", "cluster"},
+    "report": FOUNDATION | DATA | {"result", "metrics", "simulate", "scenario", "scenario.build", "hardware", "cost", "kv", "workload", "policies"},
+    "cli": FOUNDATION | DATA | {"result", "metrics", "simulate", "scenario", "report", "workload", "cost", "engine"},
+}
+
+
+def room(path: Path) -> str:
+    """The room that a file belongs to."""
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    if parts == ("scenario", "build"):
+        return "scenario.build"
+    return parts[0]
+
+
+def imported_rooms(path: Path) -> set[str]:
+    """Rooms that a file imports, wherever in the file."""
+    found: set[str] = set()
+    for node in _running_nodes(ast.parse(path.read_text())):
+        names = []
+        if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        for name in names:
+            parts = name.split(".")
+            if parts[0] == "llmqsim" and len(parts) > 1:
+                target = "scenario.build" if parts[1:3] == ["scenario", "build"] else parts[1]
+                if (PACKAGE / parts[1]).exists() or (PACKAGE / f"{parts[1]}.py").exists():
+                    found.add(target)
+    return found
+
+
+def _running_nodes(tree: ast.AST):
+    """All nodes but those under `if TYPE_CHECKING:`, whose imports never run."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            continue
+        yield node
+        yield from _running_nodes(node)
+
+
+FILES = sorted(p for p in PACKAGE.rglob("*.py") if p.name != "__init__.py" or p.parent != PACKAGE)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_imports_point_down(path):
+    own = room(path)
+    assert own in MAY_IMPORT, f"{own}: a new room; say in MAY_IMPORT what it may see"
+    forbidden = imported_rooms(path) - MAY_IMPORT[own] - {own}
+    assert not forbidden, f"{own} must not import {sorted(forbidden)}"
+
+
+def test_the_package_never_imports_the_measuring_kit():
+    for path in FILES:
+        assert "import calibration" not in path.read_text() and "from calibration" not in path.read_text(), path
+
+
+def test_there_is_something_to_check():
+    assert len(FILES) > 30
