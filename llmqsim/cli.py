@@ -127,7 +127,9 @@ def _explain(arguments: argparse.Namespace) -> int:
     from llmqsim.report import files
     from llmqsim.report.explain import explain, explain_text
 
-    told = explain(_load(arguments))
+    scenario = _load(arguments)
+    files.check_writable(*([arguments.json] if arguments.json else []))
+    told = explain(scenario)
     if arguments.json:
         files.write_json(told, arguments.json)
     print(explain_text(told))
@@ -139,6 +141,7 @@ def _metrics(arguments: argparse.Namespace) -> int:
     from llmqsim.report import files
     from llmqsim.report.tables import events_screen
 
+    files.check_writable(*([arguments.json] if arguments.json else []))
     measured = read_events(arguments.events)
     if arguments.json:
         files.write_json(measured, arguments.json)

@@ -1,4 +1,4 @@
-"""`llmqsim explain`: every resolved value with its origin, the KV account, and what typical steps cost, as plain data."""
+"""`llmqsim explain`: every resolved value with its origin, the KV account, what typical steps cost, as data."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def _workload(load: dict[str, Any]) -> list[str]:
     lines.append(f"{'  tokens':<{KEY}}" + "".join(f"{name:>9}" for name in COLUMNS.values()))
     table = load["table"]
     for column in ("prompt_tokens", "output_tokens"):
-        sets = [("as drawn", load["lengths"][column])]
+        sets = [("this run", load["lengths"][column])]
         sets += [("its table", table["lengths"][column])] if table else []
         for label, row in sets:
             name = f"  {column.removesuffix('_tokens')}, {label}"
@@ -202,7 +202,7 @@ def _cost(cost: dict[str, Any]) -> list[str]:
     for sentence in cost["provenance"]:
         lines += _row("provenance", sentence)
     for what, source in cost["sources"].items():
-        lines += _row(f"source, {what}" if len(what) < 22 else "source", f"{what}: {source}" if len(what) >= 22 else source)
+        lines += _row("source", f"{what}: {source}")
     limits = [f"{axis} {value:,.0f}" for axis, value in cost["box"].items() if value is not None]
     lines += _row("measured up to", ", ".join(limits) or "no limit: the cost is given, not measured")
     if cost["families"]:
@@ -225,7 +225,8 @@ def _step(step: dict[str, Any], model: str) -> list[str]:
         title = f"A decode step: {count(shape['decode_requests'], 'request')}, {each}"
     if step["padded_tokens"] != step["tokens"]:
         title += f", padded to {step['padded_tokens']:,} tokens"
-    lines = [*_heading(title), f"{'':<{KEY + 6}}" + "".join(f"{c:>11}" for c in ("calls", "FLOP", "bytes", "time", "share"))]
+    columns = "".join(f"{name:>11}" for name in ("calls", "FLOP", "bytes", "time", "share"))
+    lines = [*_heading(title), f"{'':<{KEY + 6}}{columns}"]
     for op in step["operators"]:
         share = NOTHING if op["share"] is None else f"{100 * op['share']:.1f} %"
         cells = (f"{op['calls']:,}", _power(op["flops"]), _power(op["bytes"]), duration(op["seconds"]), share)

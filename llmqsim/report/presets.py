@@ -60,8 +60,8 @@ def _gpus() -> Iterator[tuple[str, str]]:
     entries = read_preset("gpus.yaml")["gpus"]
     for name in gpu_names():
         card = gpu(name)
-        rates = f"{card.memory_bandwidth_bytes_per_s / 1e12:.2f} TB/s, {card.flops_per_s['bfloat16'] / 1e12:.0f} TFLOP/s"
-        size = f"{format_bytes(card.memory_bytes)}, {rates} in bfloat16"
+        bandwidth, flops = card.memory_bandwidth_bytes_per_s / 1e12, card.flops_per_s["bfloat16"] / 1e12
+        size = f"{format_bytes(card.memory_bytes)}, {bandwidth:.2f} TB/s, {flops:.0f} TFLOP/s in bfloat16"
         yield name, f"{size}; {card.sources['memory_bandwidth_bytes_per_s']}{_also(entries[name])}"
 
 
@@ -76,7 +76,8 @@ def _lengths() -> Iterator[tuple[str, str]]:
         table = load_preset(name)
         means = [table.marginal(column).mean() for column in ("prompt_tokens", "output_tokens")]
         about = table.about
-        yield name, f"mean {means[0]:,.0f} prompt and {means[1]:,.0f} output tokens; {about['source']}; {about['licence']}"
+        size = f"mean {means[0]:,.0f} prompt and {means[1]:,.0f} output tokens"
+        yield name, f"{size}; {about['source']}; {about['licence']}"
 
 
 def _policies(kind: str) -> Iterator[tuple[str, str]]:

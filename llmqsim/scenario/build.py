@@ -162,8 +162,9 @@ def _memory(
         return options, None
     asked = isinstance(scenario.spec.engine.max_model_len, int)
     capacity = kv_capacity(network, card, tp, options, check_max_model_len=asked)
-    if options.max_model_len is not None and not asked:
-        options = replace(options, max_model_len=min(options.max_model_len, capacity.usable_tokens))
+    longest = network.max_position_embeddings if network is not None else options.max_model_len
+    if longest is not None and not asked:
+        options = replace(options, max_model_len=min(longest, capacity.usable_tokens))
     return options, capacity
 
 
@@ -181,6 +182,7 @@ def _cost(
         per_mixed_step_s=mixed_step_s(host, network.layers if network else 0),
         provenance=f"{spec.model} step cost, from the scenario",
     )
+
 
 def _check_any_servable(scenario: Scenario, made: workload.Workload, servers: Servers) -> None:
     """A workload of which not one request can be served is an error before the run; some are refused and counted."""
