@@ -30,9 +30,19 @@ class EngineOptions:
     """steps formed but not finished: 1 synchronous, 2 vLLM's async_scheduling"""
     cudagraph_capture_sizes: tuple[int, ...]
     """token counts a step is padded up to; beyond the largest it runs unpadded; empty: eager"""
-    batching: str = "continuous"
-    ordering: str = "fcfs"
-    preemption: str = "recompute_newest"
+    long_prefill_token_threshold: int = 0
+    """most tokens that one request gets in a step, 0: no such limit"""
+    watermark: float = 0.0
+    """share of the KV blocks that an admission must leave free"""
+    enable_prefix_caching: bool = False
+    swap_space_bytes: int = 0
+    """host memory of each GPU for preemption by swap"""
+    kv_offloading_bytes: int = 0
+    """host memory of each GPU that keeps cached blocks which lost their place on the GPU"""
+    host_link_bytes_per_s: float = 25e9
+    """between a GPU and its host, for swap and offload"""
+    swap_block_s: float = 0.0
+    """time of each block that is copied one by one; 0: merged copies at the link's bandwidth"""
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,15 @@ class ReplicaUsage:
     recomputed_tokens: int = 0
     """tokens whose KV had been computed before and was lost to a preemption"""
     wasted_rows: int = 0
-    """rows of requests whose end came to light one step late (in_flight 2)"""
+    """rows of requests that had ended: their end came to light one step late, or a static batch kept their slot"""
+    cached_tokens: int = 0
+    """tokens that were not computed because their KV was cached; a request counts each time it is admitted"""
+    loaded_tokens: int = 0
+    """of these, loaded from the host's memory"""
+    swapped_blocks: int = 0
+    """KV blocks copied to or from the host by preemptions"""
+    swap_refused: int = 0
+    """preemptions that had to recompute because the host pool was full"""
     padded_tokens: int = 0
     preemptions: int = 0
     running_ns: int = 0

@@ -56,6 +56,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("first_token_ns", "ns", "engine", UNSET, "when the client sees the first token"),
     Column("finish_ns", "ns", "engine", UNSET, "when the client sees the last token"),
     Column("generated_tokens", "tokens", "engine", 0, "tokens delivered so far"),
+    Column("cached_tokens", "tokens", "engine", 0, "prompt tokens whose KV was cached when it was first scheduled"),
     Column("preemptions", "count", "engine", 0, "times it lost its KV blocks"),
     Column("max_itl_ns", "ns", "engine", UNSET, "longest gap between two successive tokens"),
     Column("wait_step_ns", "ns", "engine", 0, "waited for the next step to be formed, before the scheduler looked"),
@@ -80,6 +81,10 @@ class RequestTable:
         for i, column in enumerate(COLUMNS):
             self.data[i] = column.start
         self.classes = classes
+        self.prefixes: list[list[int]] | None = None
+        """by row, the hashes of the prompt's leading KV blocks that other requests may share; None: nobody shares"""
+        self.warm_prefixes: list[int] = []
+        """hashes of blocks that are cached before the first request arrives, oldest first"""
 
     def __len__(self) -> int:
         return self.data.shape[1]

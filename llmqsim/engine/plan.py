@@ -20,6 +20,13 @@ class StepPlan:
     prefill_tokens: int = 0
     sampled_rows: int = 0
     recomputed_tokens: int = 0
+    padding_tokens: int = 0
+    """prompt tokens that a static batch computes only to make all rows equally long"""
+    idle_rows: int = 0
+    """decode rows of a static batch whose requests have ended"""
+    idle_kv_tokens: int = 0
+    copied_blocks: int = 0
+    """KV blocks copied to or from the host before the step runs"""
     running: int = 0
     duration_ns: int = 0
     start_ns: int = 0
@@ -38,14 +45,20 @@ class StepPlan:
         self.sampled_rows += samples
         if decode:
             self.decode_requests += 1
-            self.decode_kv_tokens += end
+            self.decode_kv_tokens += end + sequence.padding_tokens
         else:
-            self.chunks[sequence.row] = (tokens, end)
+            self.chunks[sequence.row] = (tokens + sequence.padding_tokens, end + sequence.padding_tokens)
             self.prefill_tokens += tokens
+            self.padding_tokens += sequence.padding_tokens
         if sequence.computed_tokens < sequence.high_water_tokens:
             self.recomputed_tokens += _lost(sequence, tokens)
         sequence.computed_tokens = end
         sequence.known_tokens += samples
+
+    def put_idle(self, kv_tokens: int) -> None:
+        """Add a row that is computed for nobody."""
+        self.idle_rows += 1
+        self.idle_kv_tokens += kv_tokens
 
     def take_back(self, sequence: Sequence) -> int:
         """Undo `put` for a row that lost its memory while the step was formed; return its tokens (0: it had none)."""
@@ -56,9 +69,10 @@ class StepPlan:
         if sequence.row in self.chunks:
             del self.chunks[sequence.row]
             self.prefill_tokens -= tokens
+            self.padding_tokens -= sequence.padding_tokens
         else:
             self.decode_requests -= 1
-            self.decode_kv_tokens -= sequence.computed_tokens
+            self.decode_kv_tokens -= sequence.computed_tokens + sequence.padding_tokens
         sequence.known_tokens -= samples
         sequence.computed_tokens -= tokens
         self.recomputed_tokens -= _lost(sequence, tokens)

@@ -23,38 +23,51 @@ def blocks_for(tokens, block_size):
 
 
 @kernel
-def want_tokens(known_tokens, computed_tokens, prompt_tokens, max_tokens, budget):
-    """Tokens that a running request gets in a step: the gap between what is known and what is computed, within budget.
+def want_tokens(known_tokens, computed_tokens, prompt_tokens, max_tokens, at_most):
+    """Tokens that a running request gets in a step: the gap between what is known and what is computed, within limits.
 
     There is no prefill and no decode here: a request wants to catch up. Once `max_tokens` answers are under way its
     end is foreseen, and it wants nothing.
     """
     if known_tokens - prompt_tokens >= max_tokens:
         return 0
-    return min(known_tokens - computed_tokens, budget)
+    return min(known_tokens - computed_tokens, at_most)
 
 
 @kernel
 def new_blocks(computed_tokens, want, held_blocks, block_size):
     """Blocks to take so that the KV of `want` more tokens has a place."""
-    return blocks_for(computed_tokens + want, block_size) - held_blocks
+    return max(0, blocks_for(computed_tokens + want, block_size) - held_blocks)
 
 
 @kernel
-def admission(running, max_num_seqs, budget, known_tokens, chunked_prefill, reserve_full_isl, block_size, free_blocks):
-    """May the head of the waiting queue enter this step? ADMITTED, or the wait reason that keeps it out.
+def has_place(running, max_num_seqs, budget):
+    """Is there a slot and a token for one more? ADMITTED, or the wait reason that keeps it out.
 
-    reserve_full_isl: the blocks of the whole known sequence must be free, not only those of the first chunk.
     Slots are named before the budget: with both spent, a larger budget alone would admit nobody.
     """
     if running >= max_num_seqs:
         return WAIT_SLOTS
-    if budget <= 0 or (not chunked_prefill and known_tokens > budget):
-        return WAIT_TOKEN_BUDGET
-    must_fit = known_tokens if reserve_full_isl else min(known_tokens, budget)
-    if blocks_for(must_fit, block_size) > free_blocks:
-        return WAIT_KV
-    return ADMITTED
+    return ADMITTED if budget > 0 else WAIT_TOKEN_BUDGET
+
+
+@kernel
+def first_tokens(missing_tokens, at_most, chunked_prefill):
+    """Tokens that a newcomer gets in its first step; 0 when its prompt must be whole and does not fit."""
+    if not chunked_prefill and missing_tokens > at_most:
+        return 0
+    return min(missing_tokens, at_most)
+
+
+@kernel
+def has_memory(must_fit_tokens, hit_blocks, hit_free_blocks, block_size, free_blocks, watermark_blocks):
+    """Are the blocks of `must_fit_tokens` there, above the watermark?
+
+    hit_blocks : of these, cached already; hit_free_blocks : cached, but held by nobody, so that taking them uses up a
+    free block (every vLLM V1 counts them as needed; a hit block in use costs nothing).
+    """
+    need = blocks_for(must_fit_tokens, block_size) - hit_blocks + hit_free_blocks
+    return need <= free_blocks - watermark_blocks
 
 
 @kernel

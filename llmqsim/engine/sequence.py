@@ -13,6 +13,7 @@ class Stage(IntEnum):
     WAITING = 0
     RUNNING = 1
     FINISHED = 2
+    SWAPPED = 3
 
 
 class Sequence:
@@ -28,6 +29,11 @@ class Sequence:
         "known_tokens",
         "generated_tokens",
         "kv_blocks",
+        "block_ids",
+        "hashed_blocks",
+        "hit_tokens",
+        "cached_tokens",
+        "padding_tokens",
         "preemptions",
         "stage",
         "queue_key",
@@ -53,6 +59,11 @@ class Sequence:
         self.known_tokens = self.prompt_tokens
         self.generated_tokens = 0
         self.kv_blocks = 0
+        self.block_ids: list[int] = []
+        self.hashed_blocks = 0
+        self.hit_tokens = 0
+        self.cached_tokens = -1
+        self.padding_tokens = 0
         self.preemptions = 0
         self.stage = Stage.WAITING
         self.queue_key: tuple | None = None
