@@ -83,7 +83,7 @@ class Result:
             yield f"{metric}_s", values
 
     def groups(self, by: str) -> dict[str, np.ndarray]:
-        """Masks of the arrived requests by "class" or "replica" (bool[rows] each). Raises ValueError for another key."""
+        """Masks of the arrived requests by "class" or "replica", bool[rows] each. Raises ValueError for another key."""
         if by == "class":
             keys, names = self.table.class_id, dict(enumerate(self.table.classes))
         elif by == "replica":
@@ -113,7 +113,7 @@ class Result:
         return self._described("e2e", by)
 
     def attainment(self, by: str = "class") -> pd.DataFrame:
-        """Arrivals, those that met every SLO target, and their share (NaN without an SLO), for each class or replica."""
+        """Arrivals, those that met every SLO target, their share (NaN without an SLO), for each class or replica."""
         import pandas as pd
 
         met = slo.meets_all(self.table, self.slo)

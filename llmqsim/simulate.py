@@ -49,7 +49,7 @@ def simulate(
         kv=_kv(servers),
         slo=_slo(scenario),
         envelope=_envelope(servers),
-        notes=(f"workload: {workload.source}", *workload.notes),
+        notes=workload.notes,
         step_log=_steps(cluster.step_log),
     )
 

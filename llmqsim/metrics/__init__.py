@@ -1,1 +1,1 @@
-"""Every figure that a report shows, defined once. Functions take records, never the engine. Definitions: docs/metrics.md."""
+"""Every figure that a report shows, defined once. Functions take records, never the engine. See docs/metrics.md."""

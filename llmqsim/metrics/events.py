@@ -16,7 +16,7 @@ SHORT = 100
 
 
 def read_events(path: str | Path) -> dict[str, Any]:
-    """Read a file of events and measure it. Raises DataError naming file, line, column, value and what would be right."""
+    """Read a file of events and measure it. Raises DataError naming file, line, column and value."""
     return measure(read(path))
 
 

@@ -35,10 +35,11 @@ def notes(result: Result, requests: dict[str, Any]) -> list[str]:
     said = list(result.notes)
     done, unfinished = requests["completed"], requests["unfinished"]
     if unfinished:
-        said.append(f"{unfinished} requests did not finish: latencies are of the {done} that did, attainment counts all")
+        arrived = requests["arrived"]
+        said.append(f"{unfinished} of {arrived} requests did not finish: latencies leave them out, attainment doesn't")
     unborn = len(result.table) - requests["arrived"]
     if unborn:
-        said.append(f"{unborn} requests of the workload had not arrived when the run ended")
+        said.append(f"{unborn} of the workload's {len(result.table)} requests had not arrived when the run ended")
     thin = [(p, done * (100 - p) / 100) for p in (99, 95, 90) if done * (100 - p) < BEHIND_A_PERCENTILE * 100]
     if done and thin:
         held = ", ".join(f"p{p} on the slowest {max(1, round(behind))}" for p, behind in thin)

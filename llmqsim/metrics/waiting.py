@@ -26,7 +26,8 @@ def waiting_for(table: RequestTable, served: np.ndarray) -> dict:
     everything = sum(total_ns.values())
     requests = int(served.sum())
     shown: dict = {
-        name: {"mean_s": ratio(ns, requests * NS_PER_S), "share": ratio(ns, everything)} for name, ns in total_ns.items()
+        name: {"mean_s": ratio(ns, requests * NS_PER_S), "share": ratio(ns, everything)}
+        for name, ns in total_ns.items()
     }
     shown["largest"] = max(total_ns, key=lambda name: total_ns[name]) if everything else None
     return shown

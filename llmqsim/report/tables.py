@@ -132,8 +132,11 @@ def _waited(summary: dict[str, Any]) -> str:
     if waits["largest"] is None:
         return "nothing: every request was taken up at once"
     order = sorted(WORDS, key=lambda name: -waits[name]["share"])
-    parts = [f"{WORDS[n]} {percent(waits[n]['share'])} ({duration(waits[n]['mean_s'])})" for n in order if waits[n]["share"]]
-    return "; ".join(parts)
+    return "; ".join(
+        f"{WORDS[name]} {percent(waits[name]['share'])} ({duration(waits[name]['mean_s'])})"
+        for name in order
+        if waits[name]["share"]
+    )
 
 
 def _trust(summary: dict[str, Any]) -> str:

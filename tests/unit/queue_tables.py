@@ -1,11 +1,12 @@
 """Request tables of queues whose load is known, from short numpy recursions that share nothing with the simulator.
 
-`python tests/unit/queue_tables.py [seeds]` prints the table "How often the verdict errs" of docs/metrics.md.
+`python tests/unit/queue_tables.py [seeds [queue ...]]` prints the table of docs/metrics.md on how often it errs.
 """
 
 from __future__ import annotations
 
 import heapq
+import math
 import sys
 import zlib
 
@@ -48,27 +49,24 @@ def servers(arrival, service, count):
 
 def batch_server(arrival, outputs, slots):
     """Continuous batching: every step gives one token to all that run and takes a + b x running."""
-    n = len(arrival)
-    start, finish, left = np.empty(n), np.empty(n), outputs.copy()
-    running, now, head = np.zeros(0, dtype=np.int64), 0.0, 0
-    while len(running) or head < n:
-        if not len(running):
+    arrival, outputs, n = arrival.tolist(), outputs.tolist(), len(arrival)
+    start, finish = [0.0] * n, [0.0] * n
+    running: list[tuple[int, int]] = []  # (number of the step that makes the last token, request)
+    now, done, head = 0.0, 0, 0
+    while running or head < n:
+        if not running:
             now = max(now, arrival[head])
-        free = slots - len(running)
-        enter = np.arange(head, min(head + free, int(np.searchsorted(arrival, now, side="right"))))
-        start[enter], head = now, head + len(enter)
-        running = np.concatenate([running, enter])
-        # Until someone ends or can enter, all steps are alike.
-        step = STEP_S + STEP_PER_REQUEST_S * len(running)
-        steps = int(left[running].min())
+        while head < n and len(running) < slots and arrival[head] <= now:
+            heapq.heappush(running, (done + outputs[head], head))
+            start[head], head = now, head + 1
+        # Until somebody ends or can enter, all steps are alike.
+        step, steps = STEP_S + STEP_PER_REQUEST_S * len(running), running[0][0] - done
         if head < n and len(running) < slots:
-            steps = min(steps, max(int(np.ceil((arrival[head] - now) / step)), 1))
-        now += steps * step
-        left[running] -= steps
-        ended = left[running] <= 0
-        finish[running[ended]] = now
-        running = running[~ended]
-    return start, finish
+            steps = min(steps, max(math.ceil((arrival[head] - now) / step), 1))
+        now, done = now + steps * step, done + steps
+        while running and running[0][0] <= done:
+            finish[heapq.heappop(running)[1]] = now
+    return np.array(start), np.array(finish)
 
 
 def gaps(random, cv, n):
@@ -115,6 +113,7 @@ NAMES: dict[str, tuple[str, float, float, int]] = {
     "LLM, 16 slots": ("batch", 1, 1, 16),
     "LLM, 64 slots": ("batch", 1, 1, 64),
     "LLM, 256 slots": ("batch", 1, 1, 256),
+    "LLM, 1,024 slots": ("batch", 1, 1, 1024),
     "LLM, 64 slots, bursts (CV 2)": ("batch", 2, 1, 64),
 }
 """name: kind of service, CV of the gaps, spread of the service (CV or tail index), servers or slots"""
@@ -122,12 +121,13 @@ NAMES: dict[str, tuple[str, float, float, int]] = {
 
 def rates(name: str, load: float, requests: int, seeds: int) -> dict[str, float]:
     """Share of seeds with each verdict."""
-    said = [stability(t, np.ones(requests, dtype=bool))["verdict"] for t in (queue(name, load, requests, s) for s in range(seeds))]
+    everybody = np.ones(requests, dtype=bool)
+    said = [stability(queue(name, load, requests, seed), everybody)["verdict"] for seed in range(seeds)]
     return {verdict: said.count(verdict) / seeds for verdict in ("stable", "unsettled", "overloaded")}
 
 
-def main(seeds: int) -> None:
-    for name in NAMES:
+def main(seeds: int, names: list[str]) -> None:
+    for name in names or NAMES:
         for requests in (1000, 4000):
             cells = []
             for load in (0.5, 0.8, 0.9, 1.2, 1.5):
@@ -137,4 +137,4 @@ def main(seeds: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 200)
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 200, sys.argv[2:])

@@ -30,7 +30,8 @@ def test_a_start_up_cohort_shows_in_p99_by_interpolation():
 
 
 def test_nothing_has_no_figures():
-    assert describe_ns(np.zeros(0, dtype=np.int64)) == dict.fromkeys(("mean", "p50", "p90", "p95", "p99", "max")) | {"n": 0}
+    nothing = dict.fromkeys(("mean", "p50", "p90", "p95", "p99", "max")) | {"n": 0}
+    assert describe_ns(np.zeros(0, dtype=np.int64)) == nothing
     assert std_ns(np.zeros(0)) is None
     assert ratio(1, 0) is None
     assert WeightedGaps(GapHistogram(1)).describe()["mean"] is None

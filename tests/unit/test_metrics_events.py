@@ -59,7 +59,8 @@ def test_one_token_requests_have_no_tpot(tmp_path):
 
 
 def test_requests_may_be_interleaved_and_columns_in_any_order(tmp_path):
-    text = "tokens, time ,extra,request,arrival\r\n1,10.1,x,a,10\r\n1,10.3,x,b,10.2\r\n\r\n1,10.4,x,a,10.0\r\n1,10.8,x,b,10.2\r\n"
+    text = "tokens, time ,extra,request,arrival\r\n1,10.1,x,a,10\r\n1,10.3,x,b,10.2\r\n\r\n"
+    text += "1,10.4,x,a,10.0\r\n1,10.8,x,b,10.2\r\n"
     found = read_events(written(tmp_path, "\ufeff" + text))
     assert found["ttft_s"]["values"] == [0.1, 0.1] and found["tpot_s"]["values"] == [0.3, 0.5]
     assert found["chunk_gap_s"]["values"] == [0.3, 0.5]

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from llmqsim.errors import DataError
+from llmqsim.metrics.waiting import WORDS
 from llmqsim.records import GapHistogram, ReplicaUsage
 from llmqsim.report.files import check_writable, to_json, write_json, write_requests
 from llmqsim.report.tables import screen
@@ -71,7 +72,7 @@ USAGE = (
                  wasted_rows=3, end_ns=9 * S, outside={"decode batch": 1}),
     ReplicaUsage(steps=30, busy_ns=S, tokens=100, running_ns=S, requests=1, end_ns=2 * S),
 )
-KV = {"blocks": 11, "block_size": 16, "tokens": 176, "bytes_per_token": 1, "guaranteed_concurrency": 1.5, "source": "log"}
+KV = {"blocks": 11, "block_size": 16, "tokens": 176, "bytes_per_token": 1, "guaranteed_concurrency": 1.5}
 
 
 @pytest.fixture
@@ -141,7 +142,7 @@ def test_waiting_is_shared_out_among_its_reasons(figures):
     waits = figures["waiting_for"]
     assert waits["largest"] == "preempted"
     assert waits["preempted"] == {"mean_s": pytest.approx(0.2 / 4), "share": pytest.approx(0.5)}
-    assert sum(waits[name]["share"] for name in ("slots", "kv", "token_budget", "preempted", "step")) == pytest.approx(1)
+    assert sum(waits[name]["share"] for name in WORDS) == pytest.approx(1)
 
 
 def test_the_names_of_vllm_bench_say_the_same(figures):
@@ -165,9 +166,9 @@ def test_order_of_the_keys_is_fixed(figures):
 
 def test_notes_name_thin_percentiles_unfinished_and_late_requests(figures):
     notes = " | ".join(figures["notes"])
-    assert "1 requests did not finish" in notes and "1 requests of the workload had not arrived" in notes
+    assert "1 of 5 requests did not finish" in notes and "1 of the workload's 6 requests had not arrived" in notes
     assert "p99 on the slowest 1" in notes
-    many = [{"arrival": i / 10, "first_scheduled": i / 10, "first_token": i / 10, "finish": i / 10} for i in range(1000)]
+    many = [dict.fromkeys(("arrival", "first_scheduled", "first_token", "finish"), i / 10) for i in range(1000)]
     assert not [n for n in made(many, end_s=100).summary()["notes"] if "slowest" in n]
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import heapq
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from queue_tables import batch_server, gaps, one_server, queue, rates, servers, table_of
 
-from llmqsim.metrics.growth import backlog, growth
+from llmqsim.metrics.growth import Growth, backlog, growth
 from llmqsim.metrics.stability import stability
 from llmqsim.requests import UNSET, Outcome
 
@@ -38,9 +39,12 @@ def test_moderate_load_is_stable_and_overload_is_seen(name):
     assert rates(name, 1.5, 1000, SEEDS)["overloaded"] == 1.0
 
 
-@pytest.mark.parametrize("name", ["M/M/1", "M/G/1, lognormal CV 2", "bursts (CV 3)/M/1", "LLM, 64 slots, bursts (CV 2)"])
+@pytest.mark.parametrize(
+    "name", ["M/M/1", "M/G/1, lognormal CV 2", "bursts (CV 3)/M/1", "LLM, 64 slots, bursts (CV 2)"]
+)
 def test_ninety_per_cent_is_not_called_overload(name):
-    assert rates(name, 0.9, 1000, SEEDS)["overloaded"] <= 2 / 60
+    # in truth at most one in a hundred (docs/metrics.md); sixty seeds may show three
+    assert rates(name, 0.9, 1000, SEEDS)["overloaded"] <= 3 / 60
 
 
 @pytest.mark.parametrize("name", ["M/G/1, lognormal CV 3", "bursts (CV 3)/M/1"])
@@ -149,3 +153,41 @@ def test_growth_of_a_straight_line_and_of_a_level():
     line, level = growth(np.arange(1000) // 5), growth(np.full(1000, 7))
     assert line.grows and not line.flat and line.rise == 199
     assert not level.grows and level.signal == 0.0 and level.calm == 1.0
+
+
+RISEN = Growth(arrivals=1000, start=5, low=50, end=200, peak=200, rise=195, dispersion=2, calm=0)
+CALM = Growth(arrivals=1000, start=2, low=0, end=3, peak=30, rise=3, dispersion=2, calm=0.6)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"low": 4}, "it came back to where it began"),
+        ({"rise": 70}, "a stable system at 90 % load shows as much now and then"),
+        ({"arrivals": 10_000, "rise": 230}, "a walk without drift gets as far"),
+    ],
+)
+def test_growth_needs_all_of_its_signs(change, why):
+    assert RISEN.grows
+    assert not replace(RISEN, **change).grows, why
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"low": 3}, "it never came back"),
+        ({"calm": 0.2}, "it was back for a moment only"),
+        ({"rise": 60}, "it may be rising"),
+        ({"arrivals": 200}, "20 % overload would not have shown"),
+    ],
+)
+def test_calm_needs_all_of_its_signs(change, why):
+    assert CALM.flat
+    assert not replace(CALM, **change).flat, why
+
+
+def test_a_large_server_still_filling_up_is_not_overloaded():
+    # 1,024 slots at 97 %: the number inside rises through most of the run
+    said = [verdict(queue("LLM, 1,024 slots", 0.97, 4000, seed)) for seed in range(12)]
+    assert max(s["in_system_peak"] for s in said) < 1024
+    assert {s["verdict"] for s in said} <= {"stable", "unsettled"}
