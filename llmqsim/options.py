@@ -35,6 +35,8 @@ class EngineOptions:
     watermark: float = 0.0
     """share of the KV blocks that an admission must leave free"""
     enable_prefix_caching: bool = False
+    unhashed_blocks_first: bool = False
+    """reuse free blocks without a hash before cached ones (vLLM 0.24 and later)"""
     swap_space_bytes: int = 0
     """host memory of each GPU for preemption by swap"""
     kv_offloading_bytes: int = 0

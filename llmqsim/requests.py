@@ -56,7 +56,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("first_token_ns", "ns", "engine", UNSET, "when the client sees the first token"),
     Column("finish_ns", "ns", "engine", UNSET, "when the client sees the last token"),
     Column("generated_tokens", "tokens", "engine", 0, "tokens delivered so far"),
-    Column("cached_tokens", "tokens", "engine", 0, "prompt tokens whose KV was cached when it was first scheduled"),
+    Column("cached_tokens", "tokens", "engine", 0, "tokens that were not computed for it because their KV was cached"),
     Column("preemptions", "count", "engine", 0, "times it lost its KV blocks"),
     Column("max_itl_ns", "ns", "engine", UNSET, "longest gap between two successive tokens"),
     Column("wait_step_ns", "ns", "engine", 0, "waited for the next step to be formed, before the scheduler looked"),

@@ -8,7 +8,7 @@ import numpy as np
 
 from llmqsim import registry
 from llmqsim.cluster.cluster import Cluster
-from llmqsim.cluster.deployment import Deployment
+from llmqsim.engine.deployment import Deployment
 from llmqsim.cost import lower
 from llmqsim.kv.capacity import KvCapacity
 from llmqsim.options import EngineOptions, HostCost
@@ -51,13 +51,19 @@ def deployment(
     host: HostCost | None = None,
     routing: str = "round_robin",
     batching: str = "continuous",
+    preemption: str = "recompute_newest",
+    policy: dict | None = None,
+    block_bytes: int | None = None,
     **options,
 ) -> Deployment:
-    """Servers with step cost `cost` (default: every step takes 1 s) and `blocks` KV blocks (default: unlimited)."""
+    """Servers with step cost `cost` (default: every step takes 1 s) and `blocks` KV blocks (default: unlimited).
+
+    policy : parameters of the batching policy. block_bytes : of a KV block, for host pools.
+    """
     merged = replace(OPTIONS, **options)
     capacity = None
     if blocks is not None:
-        capacity = KvCapacity(blocks, merged.block_size, None, None, (), "test", "")
+        capacity = KvCapacity(blocks, merged.block_size, None, block_bytes, (), "test", "")
     return Deployment(
         replicas=replicas,
         options=merged,
@@ -65,9 +71,9 @@ def deployment(
         cost=cost or lower.constant(1.0),
         capacity=capacity,
         routing=registry.make("routing", routing),
-        batching=registry.make("batching", batching),
+        batching=registry.make("batching", batching, policy),
         ordering=registry.make("ordering", "fcfs"),
-        preemption=registry.make("preemption", "recompute_newest"),
+        preemption=registry.make("preemption", preemption),
     )
 
 

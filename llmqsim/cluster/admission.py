@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from llmqsim.cluster.deployment import Deployment
+from llmqsim.engine.deployment import Deployment
 from llmqsim.requests import INDEX, Outcome, Reason, RequestTable
 
 
@@ -18,8 +18,11 @@ def refuse_unservable(table: RequestTable, deployment: Deployment) -> None:
     total = table.prompt_tokens + table.output_tokens
     reason = np.full(len(table), int(Reason.NONE))
     if deployment.capacity is not None:
-        held = -(-(total - 1) // options.block_size)  # the last token's KV is never written
-        reason[held > deployment.capacity.blocks - 1] = Reason.EXCEEDS_KV_POOL
+        batching = deployment.batching
+        # the last token's KV is never written; some policies hold the longest possible answer from the start
+        most = table.prompt_tokens + table.max_tokens if batching.holds_maximum else total - 1
+        held = -(-most // options.block_size) + batching.spare_blocks
+        reason[held > deployment.capacity.usable_blocks] = Reason.EXCEEDS_KV_POOL
     if not options.enable_chunked_prefill:
         reason[total - 1 > options.max_num_batched_tokens] = Reason.EXCEEDS_TOKEN_BUDGET  # a preempted one must fit, too
     if options.max_model_len is not None:

@@ -6,7 +6,7 @@ import simpy
 
 from llmqsim.cluster import source
 from llmqsim.cluster.admission import refuse_unservable
-from llmqsim.cluster.deployment import Deployment
+from llmqsim.engine.deployment import Deployment
 from llmqsim.cluster.router import Router
 from llmqsim.engine.reference import ReferenceReplica
 from llmqsim.errors import InvariantError
@@ -24,20 +24,8 @@ class Cluster:
         self.gaps = GapHistogram(len(table.classes))
         self.step_log: list[tuple] | None = [] if keep_steps else None
         refuse_unservable(table, deployment)
-        policies = (deployment.batching, deployment.ordering, deployment.preemption)
         self.replicas = [
-            ReferenceReplica(
-                self.env,
-                index,
-                table,
-                deployment.options,
-                deployment.cost,
-                deployment.kv_blocks,
-                policies,
-                self.gaps,
-                to_ns(deployment.host.request_after_s),
-                self.step_log,
-            )
+            ReferenceReplica(self.env, index, table, deployment, self.gaps, self.step_log)
             for index in range(deployment.replicas)
         ]
         self._router = Router(

@@ -25,6 +25,10 @@ class StepPlan:
     idle_rows: int = 0
     """decode rows of a static batch whose requests have ended"""
     idle_kv_tokens: int = 0
+    cached_tokens: int = 0
+    """tokens that newcomers of this step found cached"""
+    loaded_tokens: int = 0
+    """of these, to be loaded from the host before the step runs"""
     copied_blocks: int = 0
     """KV blocks copied to or from the host before the step runs"""
     running: int = 0
@@ -47,9 +51,10 @@ class StepPlan:
             self.decode_requests += 1
             self.decode_kv_tokens += end + sequence.padding_tokens
         else:
-            self.chunks[sequence.row] = (tokens + sequence.padding_tokens, end + sequence.padding_tokens)
+            padding = 0 if sequence.computed_tokens else sequence.padding_tokens
+            self.chunks[sequence.row] = (tokens + padding, end + padding)
             self.prefill_tokens += tokens
-            self.padding_tokens += sequence.padding_tokens
+            self.padding_tokens += padding
         if sequence.computed_tokens < sequence.high_water_tokens:
             self.recomputed_tokens += _lost(sequence, tokens)
         sequence.computed_tokens = end
@@ -67,9 +72,9 @@ class StepPlan:
         _, tokens, samples = self.rows.pop(sequence.row)
         self.sampled_rows -= samples
         if sequence.row in self.chunks:
-            del self.chunks[sequence.row]
+            query_tokens, _ = self.chunks.pop(sequence.row)
             self.prefill_tokens -= tokens
-            self.padding_tokens -= sequence.padding_tokens
+            self.padding_tokens -= query_tokens - tokens
         else:
             self.decode_requests -= 1
             self.decode_kv_tokens -= sequence.computed_tokens + sequence.padding_tokens

@@ -17,7 +17,7 @@ FRONT, SORTED = 0, 1
 
 
 class WaitingQueue:
-    """Sorted by (FRONT or SORTED, the policy's key, row). A preempted request goes to the front if the policy says so."""
+    """Sorted by (rank, the policy's key, row). A preempted request goes to the front if the policy says so."""
 
     def __init__(self, ordering):
         self._ordering = ordering
@@ -46,10 +46,12 @@ class WaitingQueue:
         self._fresh.append(sequence)
         self._insert(sequence, SORTED, self._ordering.key(sequence))
 
-    def rejoin(self, sequence: Sequence, now_ns: int) -> None:
-        """A preempted request waits again."""
+    def rejoin(self, sequence: Sequence, now_ns: int, last: bool = False) -> None:
+        """A preempted request waits again: at the front, where its key puts it, or behind everybody there now."""
         sequence.preempted_ns = now_ns
-        if self._ordering.preempted_go_first:
+        if last:
+            self._insert(sequence, SORTED, self._ordering.late_key(now_ns))
+        elif self._ordering.preempted_go_first:
             self._fronts += 1
             self._insert(sequence, FRONT, -self._fronts)
         else:

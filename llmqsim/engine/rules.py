@@ -14,6 +14,8 @@ WAIT_SLOTS = 1
 WAIT_KV = 2
 WAIT_TOKEN_BUDGET = 3
 ADMITTED = -1
+REASONS = {"slots": WAIT_SLOTS, "kv": WAIT_KV, "token_budget": WAIT_TOKEN_BUDGET}
+"""what a policy may name when it holds everybody back itself"""
 
 
 @kernel
@@ -52,11 +54,11 @@ def has_place(running, max_num_seqs, budget):
 
 
 @kernel
-def first_tokens(missing_tokens, at_most, chunked_prefill):
-    """Tokens that a newcomer gets in its first step; 0 when its prompt must be whole and does not fit."""
-    if not chunked_prefill and missing_tokens > at_most:
-        return 0
-    return min(missing_tokens, at_most)
+def first_tokens(missing_tokens, budget, at_most, chunked_prefill):
+    """Tokens that a newcomer gets in its first step; 0 when its prompt must be whole and the budget is too small."""
+    if chunked_prefill:
+        return min(missing_tokens, at_most)
+    return missing_tokens if missing_tokens <= budget else 0
 
 
 @kernel

@@ -47,6 +47,7 @@ class Sequence:
         "wait_preempted_ns",
         "clock_at_entry",
         "preempted_ns",
+        "swapped_blocks",
     )
 
     def __init__(self, table: RequestTable, row: int):
@@ -62,7 +63,7 @@ class Sequence:
         self.block_ids: list[int] = []
         self.hashed_blocks = 0
         self.hit_tokens = 0
-        self.cached_tokens = -1
+        self.cached_tokens = 0
         self.padding_tokens = 0
         self.preemptions = 0
         self.stage = Stage.WAITING
@@ -77,6 +78,7 @@ class Sequence:
         self.wait_preempted_ns = 0
         self.clock_at_entry: tuple[int, ...] | None = None
         self.preempted_ns = -1
+        self.swapped_blocks = 0
 
     def __repr__(self) -> str:
         return (

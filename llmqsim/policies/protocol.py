@@ -8,7 +8,7 @@ The oracle boundary: nothing a policy can reach tells the true output length of 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 
 class RequestView(Protocol):
@@ -23,6 +23,8 @@ class RequestView(Protocol):
     """tokens whose KV exists or is being written by a formed step"""
     known_tokens: int
     """prompt tokens plus output tokens that formed steps have produced or will"""
+    generated_tokens: int
+    """output tokens delivered"""
     kv_blocks: int
     preemptions: int
 
@@ -30,33 +32,82 @@ class RequestView(Protocol):
 class ReplicaView(Protocol):
     """One replica's queues when a step is formed."""
 
+    now_ns: int
     running: Sequence[RequestView]
     """in admission order"""
+    ended: Sequence[RequestView]
+    """requests that have ended and keep their slots (batching policies with `keeps_slots`)"""
+    swapped: Sequence[RequestView]
+    """preempted requests whose KV is in the host's memory, by arrival"""
+    state: Any
+    """what the batching policy's `start` returned: its memory between steps"""
+    left: int
+    """requests that have ended here so far"""
+    free_blocks: int
+    """KV blocks that nobody holds now, cached ones included"""
+    usable_blocks: int
+    """KV blocks that requests can hold together"""
+    block_size: int
+    """tokens of a block"""
+    max_num_seqs: int
+    """slots"""
+    chunked_prefill: bool
+    """may a prompt be split over several steps?"""
 
     def waiting(self) -> Iterable[RequestView]:
         """The waiting queue in the ordering policy's order."""
+
+    def blocks_for(self, tokens: int) -> int:
+        """Blocks that hold this many tokens."""
+
+    def hit_tokens(self, request: RequestView) -> int:
+        """Leading tokens of a waiting request that are cached now."""
 
 
 class StepDraft(Protocol):
     """The step being formed. Its verbs own the accounting, so a policy can't overspend tokens, slots or KV blocks."""
 
+    budget: int
+    """tokens that can still be given in this step"""
     preempted: bool
     """did anyone lose its blocks while this step was formed?"""
     exhausted: bool
     """is there nothing more to give to running requests: the budget is spent, or one gave up its own place?"""
 
-    def grow(self, request: RequestView) -> bool:
+    def grow(self, request: RequestView, at_most: int | None = None, spare_blocks: int = 0) -> bool:
         """Give a running request its next tokens (1 to decode, the rest of its prompt to prefill, as the budget has).
 
-        Takes the KV blocks they need and preempts while too few are free. False: it got none (budget spent, nothing
-        to do, or it lost its own place). A request that was preempted in this step is ignored.
+        at_most : tokens. spare_blocks : this many must be free, also when none is needed. Takes the KV blocks and
+        preempts while too few are free. False: it got none (budget spent, nothing to do, or it lost its own place). A
+        request that was preempted in this step is ignored.
         """
 
-    def admit(self, request: RequestView) -> bool:
-        """Move the head of the waiting queue into the running list with its first tokens.
+    def admit(
+        self,
+        request: RequestView,
+        at_most: int | None = None,
+        hold_tokens: int = 0,
+        padding_tokens: int = 0,
+        watermark: bool = True,
+    ) -> bool:
+        """Move a waiting request into the running list with its first tokens.
 
+        at_most : tokens. hold_tokens : take the blocks of this many tokens now (at least those of its first tokens).
+        padding_tokens : prompt tokens computed beside its own. watermark : leave `engine.watermark` free if others run.
         False: slots, token budget, the full-prompt gate or the pool says no; the reason is kept for wait attribution.
         """
+
+    def preempt(self, victim: RequestView, last: bool = False) -> None:
+        """Take a running request's blocks. last: it waits behind everybody, and its KV is not kept cached."""
+
+    def swap_in(self, request: RequestView) -> bool:
+        """Bring a swapped request back into the running list if slot, budget and memory allow; then `grow` it."""
+
+    def idle(self, request: RequestView) -> None:
+        """Compute a row for a request that has ended and keeps its slot."""
+
+    def hold_back(self, reason: str, until_ns: int | None = None) -> None:
+        """Say why the policy lets nobody enter ("slots", "kv", "token_budget"), and when to ask it again at the latest."""
 
 
 class RouterView(Protocol):
@@ -67,25 +118,51 @@ class RouterView(Protocol):
     """requests sent there and not yet finished, counted at the router"""
 
 
-class Batching(Protocol):
-    """What runs in this step?"""
+class Batching:
+    """What runs in this step? Base of batching policies."""
 
-    def form(self, view: ReplicaView, draft: StepDraft) -> None: ...
+    keeps_slots = False
+    """do requests that ended keep slot and blocks until all of the batch has?"""
+    holds_maximum = False
+    """does a request hold the blocks of prompt + max_tokens from its admission on?"""
+    takes_swapped = False
+    """does it bring swapped requests back? Others can only recompute."""
+    spare_blocks = 0
+    """blocks that must be free beside what a request needs; one that could never have them is refused at the door"""
+
+    def start(self) -> Any:
+        """The policy's memory between the steps of one replica of one run (`view.state`)."""
+        return None
+
+    def form(self, view: ReplicaView, draft: StepDraft) -> None:
+        """Fill the draft."""
+        raise NotImplementedError(f"{type(self).__name__} must say what runs in a step")
 
 
-class Ordering(Protocol):
-    """Who is next in the waiting queue? Smaller keys first; ties by row."""
+class Ordering:
+    """Who is next in the waiting queue? Base of ordering policies: smaller keys first; ties by row."""
 
-    preempted_go_first: bool
+    preempted_go_first = True
     """does a preempted request wait at the front (vLLM's fcfs), or where its key puts it?"""
 
-    def key(self, request: RequestView) -> tuple | int | float: ...
+    def key(self, request: RequestView) -> Any:
+        """Key of a request when it joins."""
+        raise NotImplementedError(f"{type(self).__name__} must give a key")
+
+    def late_key(self, now_ns: int) -> Any:
+        """A key behind all that have joined until now."""
+        raise NotImplementedError(f"{type(self).__name__} can't send a request to the back of the queue")
 
 
-class Preemption(Protocol):
-    """Who gives way when the KV pool is full?"""
+class Preemption:
+    """Who gives way when the KV pool is full, and where does its KV go? Base of preemption policies."""
 
-    def victim(self, running: Sequence[RequestView]) -> RequestView: ...
+    swaps = False
+    """to the host's memory (as far as it has room), or nowhere: it is computed again"""
+
+    def victim(self, running: Sequence[RequestView]) -> RequestView:
+        """One of the running requests."""
+        raise NotImplementedError(f"{type(self).__name__} must choose a victim")
 
 
 class Routing(Protocol):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from llmqsim import policies, registry
-from llmqsim.cluster.deployment import Deployment
+from llmqsim.engine.deployment import Deployment
 from llmqsim.cost import lower
 from llmqsim.cost.host import mixed_step_s, step_base_s
 from llmqsim.errors import ScenarioError

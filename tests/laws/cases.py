@@ -15,6 +15,21 @@ from tests.support import deployment
 
 GRID_NS = 5_000_000
 
+BATCHING = [
+    ("continuous", {}),
+    ("continuous", {}),
+    ("partial_prefills", {"n": 3, "long": 1, "long_tokens": 20}),
+    ("vllm_v0", {}),
+    ("sarathi", {}),
+    ("sglang", {}),
+    ("trtllm_guaranteed_no_evict", {}),
+    ("trtllm_max_utilization", {}),
+    ("orca", {}),
+    ("static", {"size": 3, "max_wait_s": 0.02}),
+    ("static", {}),
+]
+SWAPPING = ("continuous", "partial_prefills", "vllm_v0")
+
 
 @dataclass(frozen=True)
 class Case:
@@ -27,12 +42,20 @@ class Case:
     """affine step cost in ns: base, per prefill token, per decode request"""
     host_ns: tuple[int, int]
     """before and after the engine"""
+    groups: tuple[tuple[int, int], ...] = ()
+    """(prefix group, tokens that its members share) of each request; empty: nobody shares"""
 
     def table(self) -> RequestTable:
         """A fresh table."""
         columns = np.array(self.requests, dtype=np.int64).reshape(-1, 4).T
         names = ("arrival_ns", "prompt_tokens", "output_tokens", "max_tokens")
-        return RequestTable.from_columns(**dict(zip(names, columns, strict=True)))
+        table = RequestTable.from_columns(**dict(zip(names, columns, strict=True)))
+        size = self.servers["block_size"]
+        table.prefixes = [
+            [1000 * (group + 1) + i for i in range(min(tokens, prompt) // size)]
+            for (group, tokens), (_, prompt, _, _) in zip(self.groups, self.requests, strict=False)
+        ] or None
+        return table
 
     def run(self, table: RequestTable | None = None) -> Cluster:
         """Simulate to the end."""
@@ -62,7 +85,20 @@ def cases(draw, max_requests: int = 25) -> Case:
         step = draw(st.tuples(st.integers(1, 10**7), st.integers(0, 10**6), st.integers(0, 10**6)))
         grid = 1
     budget = draw(st.sampled_from([4, 7, 16, 64]))
+    name, policy = draw(st.sampled_from(BATCHING))
     servers = dict(
+        batching=name,
+        policy=policy,
+        preemption=draw(st.sampled_from(["recompute_newest", "swap_newest"])) if name in SWAPPING else "recompute_newest",
+        block_bytes=1000,
+        swap_space_bytes=draw(st.sampled_from([0, 3000, 10**6])),
+        swap_block_s=draw(st.sampled_from([0.0, 0.001])),
+        host_link_bytes_per_s=1e6,
+        enable_prefix_caching=draw(st.booleans()),
+        kv_offloading_bytes=draw(st.sampled_from([0, 0, 5000])),
+        unhashed_blocks_first=draw(st.booleans()),
+        watermark=draw(st.sampled_from([0.0, 0.0, 0.1])),
+        long_prefill_token_threshold=draw(st.sampled_from([0, 0, 5])),
         replicas=draw(st.integers(1, 3)),
         routing=draw(st.sampled_from(["round_robin", "least_outstanding"])),
         blocks=draw(st.sampled_from([None, 5, 8, 14, 40])),
@@ -75,4 +111,5 @@ def cases(draw, max_requests: int = 25) -> Case:
         max_model_len=draw(st.sampled_from([None, 30])),
     )
     host = draw(st.sampled_from([(0, 0), (GRID_NS, 2 * GRID_NS), (123, 4567)]))
-    return Case(tuple(requests), servers, tuple(part * grid for part in step), host)
+    groups = tuple((draw(st.integers(0, 2)), draw(st.sampled_from([8, 32]))) for _ in requests) if draw(st.booleans()) else ()
+    return Case(tuple(requests), servers, tuple(part * grid for part in step), host, groups)

@@ -1,0 +1,71 @@
+"""Deployment: everything about the servers of a run that is fixed before the clock starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from llmqsim.cost.lower import StepCost
+from llmqsim.kv.capacity import KvCapacity
+from llmqsim.kv.pool import KvPool
+from llmqsim.kv.prefix import PrefixPool
+from llmqsim.kv.transfer import HostLink
+from llmqsim.options import EngineOptions, HostCost
+from llmqsim.requests import RequestTable
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """Replicas of one kind behind one router. Policies are built objects, see llmqsim.policies."""
+
+    replicas: int
+    options: EngineOptions
+    host: HostCost
+    cost: StepCost
+    capacity: KvCapacity | None
+    """None: a KV pool that never binds"""
+    routing: object
+    batching: object
+    ordering: object
+    preemption: object
+
+    @property
+    def kv_blocks(self) -> int | None:
+        """Blocks of each replica's pool as vLLM logs them (one of them is not usable); None: unlimited."""
+        return None if self.capacity is None else self.capacity.blocks
+
+    @property
+    def watermark_blocks(self) -> int:
+        """Blocks that an admission must leave free."""
+        return int(self.options.watermark * (self.kv_blocks or 0))
+
+    @property
+    def link(self) -> HostLink:
+        """Between each GPU and its host."""
+        per_block = self.capacity.bytes_per_block_per_gpu if self.capacity else None
+        options = self.options
+        return HostLink(per_block or 0, options.host_link_bytes_per_s, round(options.swap_block_s * 1e9))
+
+    @property
+    def swap_blocks(self) -> int:
+        """Blocks that the host holds for preempted requests."""
+        return self._host_blocks(self.options.swap_space_bytes)
+
+    def pool(self, table: RequestTable) -> KvPool:
+        """A new KV pool of one replica."""
+        options = self.options
+        if not options.enable_prefix_caching or self.kv_blocks is None:
+            return KvPool(self.kv_blocks, options.block_size)
+        prefixes = table.prefixes if table.prefixes is not None else [[]] * len(table)
+        pool = PrefixPool(
+            self.kv_blocks,
+            options.block_size,
+            prefixes,
+            options.unhashed_blocks_first,
+            self._host_blocks(options.kv_offloading_bytes),
+        )
+        pool.warm(table.warm_prefixes)
+        return pool
+
+    def _host_blocks(self, host_bytes: int) -> int:
+        per_block = self.capacity.bytes_per_block_per_gpu if self.capacity else None
+        return host_bytes // per_block if per_block else 0

@@ -1,0 +1,182 @@
+"""What a batching policy works with: the view of a replica, and the step being formed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from llmqsim.engine import rules
+from llmqsim.engine.plan import StepPlan
+from llmqsim.engine.queue import WaitingQueue
+from llmqsim.engine.sequence import Sequence, Stage
+from llmqsim.errors import InvariantError
+
+if TYPE_CHECKING:
+    from llmqsim.engine.reference import ReferenceReplica
+
+
+class StepDraft:
+    """The step being formed: the verbs of policies.protocol.StepDraft, and the accounting behind them."""
+
+    def __init__(self, replica: ReferenceReplica):
+        self._replica = replica
+        self.budget = replica.options.max_num_batched_tokens
+        self.plan = StepPlan()
+        self.preempted = False
+        self.exhausted = False
+        self.blocked_by = rules.WAIT_STEP
+        self.retry_ns: int | None = None
+
+    def grow(self, request: Sequence, at_most: int | None = None, spare_blocks: int = 0) -> bool:
+        """Give a running request its next tokens; preempt while the pool is short of their blocks."""
+        if request.stage is not Stage.RUNNING:
+            return False
+        replica = self._replica
+        want = rules.want_tokens(
+            request.known_tokens,
+            request.computed_tokens,
+            request.prompt_tokens,
+            request.max_tokens,
+            self._limit(at_most),
+        )
+        if want == 0:
+            return False
+        need = rules.new_blocks(request.computed_tokens, want, request.kv_blocks, replica.options.block_size)
+        while replica.pool.free_blocks < spare_blocks or not replica.pool.take(request, need):
+            victim = replica.preemption.victim(replica.running)
+            self.preempt(victim)
+            if victim is request:
+                self.exhausted = True
+                return False
+        self._grant(request, want)
+        return True
+
+    def admit(
+        self,
+        request: Sequence,
+        at_most: int | None = None,
+        hold_tokens: int = 0,
+        padding_tokens: int = 0,
+        watermark: bool = True,
+    ) -> bool:
+        """Let a waiting request enter with its first tokens, or note what keeps it out."""
+        replica = self._replica
+        options, pool = replica.options, replica.pool
+        refused_by = rules.has_place(len(replica.running), options.max_num_seqs, self.budget)
+        if refused_by != rules.ADMITTED:
+            return self._refuse(refused_by)
+        hit_tokens, hit_free = pool.hit_tokens(request)
+        missing = request.known_tokens - hit_tokens
+        want = rules.first_tokens(missing, self.budget, self._limit(at_most), options.enable_chunked_prefill)
+        if want == 0:
+            return self._refuse(rules.WAIT_TOKEN_BUDGET)
+        hold = max(hit_tokens + want, hold_tokens)
+        must_fit = max(hold, request.known_tokens) if options.scheduler_reserve_full_isl else hold
+        hit_blocks = hit_tokens // options.block_size
+        above = replica.watermark_blocks if watermark and replica.running else 0
+        if not rules.has_memory(must_fit, hit_blocks, hit_free, options.block_size, pool.free_blocks, above):
+            return self._refuse(rules.WAIT_KV)
+        replica.enter(request)
+        request.padding_tokens = padding_tokens
+        self._take_hits(request)
+        if not pool.take(request, rules.blocks_for(hold, options.block_size) - hit_blocks):
+            raise InvariantError(f"{replica}: admitted without room for what it holds: {request}")
+        self._grant(request, want)
+        return True
+
+    def preempt(self, victim: Sequence, last: bool = False) -> None:
+        """Take a running request's blocks away. last: it waits at the end of the queue, and its KV is not kept cached."""
+        self.budget += self.plan.take_back(victim)
+        self._replica.pool.forget(victim, victim.hit_tokens if last else victim.computed_tokens)
+        self.plan.copied_blocks += self._replica.preempt(victim, last)
+        self.preempted = True
+
+    def swap_in(self, request: Sequence) -> bool:
+        """Bring a swapped request's blocks back, if a slot, its blocks and one more are free; `grow` it afterwards."""
+        replica = self._replica
+        if rules.has_place(len(replica.running), replica.options.max_num_seqs, self.budget) != rules.ADMITTED:
+            return False
+        blocks = replica.swap_in(request)
+        self.plan.copied_blocks += blocks
+        return blocks > 0
+
+    def idle(self, request: Sequence) -> None:
+        """Compute a row for nobody: a static batch keeps the slot of a request that has ended."""
+        self.plan.put_idle(request.computed_tokens + request.padding_tokens)
+
+    def hold_back(self, reason: str, until_ns: int | None = None) -> None:
+        """Say why the policy itself lets nobody enter ("slots", "kv", "token_budget"), and when to ask it again."""
+        self.blocked_by = rules.REASONS[reason]
+        self.retry_ns = until_ns
+
+    def _limit(self, at_most: int | None) -> int:
+        threshold = self._replica.options.long_prefill_token_threshold
+        limit = min(self.budget, threshold) if threshold else self.budget
+        return limit if at_most is None else min(limit, at_most)
+
+    def _refuse(self, reason: int) -> bool:
+        self.blocked_by = reason
+        return False
+
+    def _take_hits(self, request: Sequence) -> None:
+        hits, loaded = self._replica.pool.take_hits(request)
+        request.computed_tokens = request.hit_tokens = hits
+        request.cached_tokens += max(0, hits - request.high_water_tokens)
+        self.plan.cached_tokens += hits
+        self.plan.loaded_tokens += loaded
+
+    def _grant(self, request: Sequence, tokens: int) -> None:
+        self.budget -= tokens
+        self.exhausted = self.budget == 0
+        self.plan.put(request, tokens, rules.is_decode(request.computed_tokens, tokens))
+        self._replica.pool.computed(request)
+
+
+@dataclass(frozen=True)
+class View:
+    """What a batching policy sees of a replica: policies.protocol.ReplicaView."""
+
+    now_ns: int
+    running: tuple[Sequence, ...]
+    ended: tuple[Sequence, ...]
+    swapped: tuple[Sequence, ...]
+    state: object
+    left: int
+    _replica: ReferenceReplica
+
+    def waiting(self) -> WaitingQueue:
+        """The waiting queue, in the ordering policy's order."""
+        return self._replica.queue
+
+    @property
+    def free_blocks(self) -> int:
+        """KV blocks that nobody holds now, cached ones included."""
+        return self._replica.pool.free_blocks
+
+    @property
+    def usable_blocks(self) -> int:
+        """KV blocks that requests can hold together."""
+        return self._replica.pool.usable_blocks
+
+    @property
+    def max_num_seqs(self) -> int:
+        """Slots."""
+        return self._replica.options.max_num_seqs
+
+    @property
+    def chunked_prefill(self) -> bool:
+        """May a prompt be split over several steps?"""
+        return self._replica.options.enable_chunked_prefill
+
+    @property
+    def block_size(self) -> int:
+        """Tokens of a block."""
+        return self._replica.options.block_size
+
+    def blocks_for(self, tokens: int) -> int:
+        """Blocks that hold this many tokens."""
+        return rules.blocks_for(tokens, self._replica.options.block_size)
+
+    def hit_tokens(self, request: Sequence) -> int:
+        """Leading tokens of a waiting request that are cached now."""
+        return self._replica.pool.hit_tokens(request)[0]

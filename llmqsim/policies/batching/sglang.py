@@ -1,0 +1,103 @@
+"""SGLang."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from llmqsim.policies.protocol import Batching, ReplicaView, RequestView, StepDraft
+from llmqsim.registry import register
+
+
+@dataclass
+class _Memory:
+    """What the scheduler remembers between steps."""
+
+    ratio: float
+    """share of the remaining output that is reserved for each running request"""
+    full_since: int = -1
+    """requests that had left when an admission last failed; -1: the batch is not marked full"""
+
+
+@register("batching", "sglang")
+@dataclass(frozen=True)
+class Sglang(Batching):
+    """Prefill first, not mixed; admission reserves expected output; retraction when the next decode does not fit.
+
+    Each step tries a prefill batch (a half-prefilled request goes on first); only if there is none, a decode step. An
+    admission must leave room for `ratio` of what the running requests may still produce (at most `clip_tokens` each),
+    and for all of its own. The ratio starts at `conservativeness` x `start_ratio` and falls over `decay_steps` decode
+    steps to `floor` of that. After a failed admission nobody is tried until some request leaves.
+
+    max_num_batched_tokens is SGLang's chunked_prefill_size. Values: SGLang 0.5 (docs/engine_semantics.md).
+    """
+
+    conservativeness: float = 1.0
+    start_ratio: float = 0.7
+    floor: float = 0.14
+    decay_steps: int = 600
+    clip_tokens: int = 4096
+    retract_decode_steps: int = 20
+
+    def start(self) -> _Memory:
+        """The ratio at its start."""
+        return _Memory(self.start_ratio * self.conservativeness)
+
+    def form(self, view: ReplicaView, draft: StepDraft) -> None:
+        """A prefill step if there is one, else a decode step."""
+        if not self._prefill(view, draft):
+            self._decode(view, draft)
+
+    def _prefill(self, view: ReplicaView, draft: StepDraft) -> bool:
+        memory: _Memory = view.state
+        began = False
+        for request in view.running:
+            if request.known_tokens - request.computed_tokens > 1:
+                began |= draft.grow(request)
+        if memory.full_since == view.left and view.running:
+            draft.hold_back("kv")
+            return began
+        memory.full_since = -1
+        reserved = sum(self._expected(r) * memory.ratio for r in view.running)
+        for request in view.waiting():
+            own = request.known_tokens - view.hit_tokens(request) + self._expected(request)
+            free = view.free_blocks * view.block_size
+            alone = not view.running and not began
+            if not alone and free - reserved < own:
+                draft.hold_back("kv")
+            elif draft.admit(request):
+                reserved += self._expected(request) * memory.ratio
+                began = True
+                continue
+            memory.full_since = view.left
+            break
+        return began
+
+    def _decode(self, view: ReplicaView, draft: StepDraft) -> None:
+        memory: _Memory = view.state
+        staying = list(view.running)
+        retracted = self._retract(view, draft, staying)
+        if retracted:
+            made = sum(r.generated_tokens for r in staying)
+            allowed = sum(min(r.max_tokens, self.clip_tokens) for r in staying)
+            memory.ratio = min(1.0, (made + self.retract_decode_steps * len(staying)) / max(1, allowed))
+        else:
+            start = self.start_ratio * self.conservativeness
+            memory.ratio = max(start * self.floor, memory.ratio - start * (1 - self.floor) / self.decay_steps)
+        for request in staying:
+            draft.grow(request)
+
+    def _retract(self, view: ReplicaView, draft: StepDraft, staying: list[RequestView]) -> bool:
+        """Send back whoever has the fewest output tokens, then the longest prompt, until a decode step fits."""
+        retracted = False
+        while len(staying) > 1 and self._next_blocks(view, staying) > view.free_blocks:
+            victim = min(staying, key=lambda r: (r.generated_tokens, -r.prompt_tokens, r.row))
+            staying.remove(victim)
+            draft.preempt(victim, last=True)
+            retracted = True
+        return retracted
+
+    def _next_blocks(self, view: ReplicaView, requests: list[RequestView]) -> int:
+        return sum(max(0, view.blocks_for(r.computed_tokens + 1) - r.kv_blocks) for r in requests)
+
+    def _expected(self, request: RequestView) -> int:
+        return min(request.max_tokens - request.generated_tokens, self.clip_tokens)

@@ -1,0 +1,60 @@
+"""Static batching (FasterTransformer, plain Hugging Face) and dynamic batching with a time-out (Triton)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from llmqsim.policies.protocol import Batching, ReplicaView, RequestView, StepDraft
+from llmqsim.registry import register
+from llmqsim.units import to_ns
+
+
+@register("batching", "static")
+@dataclass(frozen=True)
+class Static(Batching):
+    """A batch starts when none runs; prompts are padded together; it ends with its longest member.
+
+    Rows that ended keep their slot, their blocks and their share of each step until then. Memory for the longest
+    prompt and the most output tokens of the batch is held for each member. No preemption.
+
+    size : a batch starts once so many requests wait. max_wait_s : or once the first of them has waited so long
+    (dynamic batching). Without `size` it starts with whoever is there.
+    """
+
+    size: int = 1
+    max_wait_s: float = 0.0
+
+    keeps_slots = True
+    holds_maximum = True
+
+    def form(self, view: ReplicaView, draft: StepDraft) -> None:
+        """Go on with the batch, or start one."""
+        if view.running or view.ended:
+            for request in view.running:
+                draft.grow(request)
+            for request in view.ended:
+                draft.idle(request)
+            draft.hold_back("slots")
+            return
+        waiting = list(view.waiting())
+        if not waiting:
+            return
+        patience_ends_ns = min(r.arrival_ns for r in waiting) + to_ns(self.max_wait_s)
+        if len(waiting) < min(self.size, view.max_num_seqs) and view.now_ns < patience_ends_ns:
+            draft.hold_back("slots", until_ns=patience_ends_ns)
+            return
+        self._start(view, draft, waiting)
+
+    def _start(self, view: ReplicaView, draft: StepDraft, waiting: list[RequestView]) -> None:
+        """As many as fit when all are as long as the longest prompt and answer among them."""
+        prompt = answer = 0
+        batch: list[RequestView] = []
+        for request in waiting:
+            longest = max(prompt, request.prompt_tokens), max(answer, request.max_tokens)
+            if batch and (len(batch) + 1) * view.blocks_for(sum(longest)) > view.usable_blocks:
+                break
+            prompt, answer = longest
+            batch.append(request)
+        for request in batch:
+            if not draft.admit(request, hold_tokens=prompt + answer, padding_tokens=prompt - request.prompt_tokens):
+                break
