@@ -37,6 +37,13 @@ BYTES: dict[str, Fraction] = {
     "TiB": Fraction(1024**4),
 }
 RATES: dict[str, Fraction] = {"req/s": Fraction(1), "req/min": Fraction(1, 60), "req/h": Fraction(1, 3600)}
+BANDWIDTHS: dict[str, Fraction] = {f"{unit}/s": size for unit, size in BYTES.items()}
+FLOP_RATES: dict[str, Fraction] = {
+    "FLOP/s": Fraction(1),
+    "GFLOP/s": Fraction(10**9),
+    "TFLOP/s": Fraction(10**12),
+    "PFLOP/s": Fraction(10**15),
+}
 _SPELLINGS = {"µs": "us", "μs": "us", "/s": "req/s", "/min": "req/min", "/h": "req/h"}
 
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,2})?"
@@ -75,6 +82,16 @@ def parse_rate(value: str | float) -> float:
     Raises QuantityError.
     """
     return float(_parse(value, RATES, "a rate", "'12 req/s'"))
+
+
+def parse_bandwidth(value: str | float) -> float:
+    """Read bytes per second: "3.35 TB/s" (10**12), "900 GB/s", or a bare number. Raises QuantityError."""
+    return float(_parse(value, BANDWIDTHS, "a bandwidth", "'3.35 TB/s'"))
+
+
+def parse_flops(value: str | float) -> float:
+    """Read operations per second: "989 TFLOP/s", or a bare number. Raises QuantityError."""
+    return float(_parse(value, FLOP_RATES, "a rate of arithmetic", "'989 TFLOP/s'"))
 
 
 def to_ns(seconds: float | Fraction) -> int:

@@ -36,9 +36,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "scenario": FOUNDATION,
     "scenario.build": FOUNDATION
     | DATA
-    | {"scenario", "workload", "hardware", "cost", "kv", "policies", "cluster"},
+    | {"scenario", "workload", "hardware", "cost", "kv", "policies", "engine"},
     "simulate": FOUNDATION | DATA | {"result", "scenario", "scenario.build", "cluster"},
-    "report": FOUNDATION | DATA | {"result", "metrics", "simulate", "scenario", "scenario.build", "hardware", "cost", "kv", "workload", "policies"},
+    "report": FOUNDATION | DATA | {"result", "metrics", "simulate", "scenario", "scenario.build", "hardware", "cost", "kv", "workload", "policies", "engine"},
     "cli": FOUNDATION | DATA | {"result", "metrics", "simulate", "scenario", "report", "workload", "cost", "engine"},
 }
 

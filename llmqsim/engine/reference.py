@@ -145,9 +145,9 @@ class ReferenceReplica:
         """Decide the next step's batch; None when nobody can have a token."""
         self._tally()
         self.queue.look(self.env.now)
-        draft = StepDraft(self)
-        self.batching.form(self._view(), draft)
-        self._retry_ns = draft.retry_ns
+        draft = self._draft()
+        while draft.preempted and not draft.plan.rows and not self._steps:
+            draft = self._draft()  # who asked for memory gave way himself; the others can go on with it
         self.queue.blocked(rules.WAIT_KV if draft.preempted else draft.blocked_by)
         usage, plan = self.usage, draft.plan
         usage.running_peak = max(usage.running_peak, len(self.running))
@@ -157,6 +157,12 @@ class ReferenceReplica:
         plan.running = len(self.running) + len(self._ended)
         self._price(plan)
         return plan
+
+    def _draft(self) -> StepDraft:
+        draft = StepDraft(self)
+        self.batching.form(self._view(), draft)
+        self._retry_ns = draft.retry_ns
+        return draft
 
     def _view(self) -> View:
         now, state = self.env.now, self._state

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from typing import Any
 
 from llmqsim.errors import ScenarioError, did_you_mean
@@ -24,7 +24,6 @@ HOST_KEYS: dict[str, str] = {
 
 PLAIN = ("block_size", "gpu_memory_utilization", "kv_cache_dtype", "enable_chunked_prefill")
 NO_DEFAULT = ("num_gpu_blocks_override", "kv_cache_memory_bytes")
-POLICIES = ("batching", "ordering", "preemption")
 SPECIAL = ("async_scheduling", "enforce_eager", "host")
 """override keys that are not fields of EngineOptions"""
 IDEAL = "a cost model of the user's own: no host time, no CUDA graphs, synchronous unless said"
@@ -100,6 +99,10 @@ def _defaults(
         origins[key] = f"{source}; {card}"
     for key in NO_DEFAULT:
         values[key], origins[key] = None, "not set"
+    for option in fields(EngineOptions):
+        if option.default is not MISSING:
+            values.setdefault(option.name, option.default)
+            origins.setdefault(option.name, "off unless set")
     values["max_model_len"] = model.max_position_embeddings if model else None
     origins["max_model_len"] = f"longest sequence of {model.name}" if model else "no model: what the pool holds"
     return values, origins

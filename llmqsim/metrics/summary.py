@@ -87,6 +87,11 @@ def summarise(result: Result) -> dict[str, Any]:
         "preemptions": sum(u.preemptions for u in result.usage),
         "preempted_requests": int((table.preemptions > 0).sum()),
         "recomputed_tokens": sum(u.recomputed_tokens for u in result.usage),
+        "prefix_cache": usage.prefix_cache(table, result.usage),
+        "swap": {
+            "copied_blocks": sum(u.swapped_blocks for u in result.usage),
+            "refused": sum(u.swap_refused for u in result.usage),
+        },
         "wasted_rows": sum(u.wasted_rows for u in result.usage),
         "waiting_for": waiting_for(table, arrived & (table.outcome != Outcome.REJECTED)),
         "stability": stability(table, arrived),

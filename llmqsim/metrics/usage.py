@@ -108,3 +108,14 @@ def outside(usage: Sequence[ReplicaUsage]) -> dict[str, float | None]:
     steps = sum(u.steps for u in usage)
     axes = sorted({axis for u in usage for axis, count in u.outside.items() if count})
     return {axis: ratio(sum(u.outside.get(axis, 0) for u in usage), steps) for axis in axes}
+
+
+def prefix_cache(table: RequestTable, usage: Sequence[ReplicaUsage]) -> dict[str, float | int | None]:
+    """Tokens that were not computed because their KV was cached, in all and as a share of the prompts that entered."""
+    entered = table.first_scheduled_ns >= 0
+    hits = int(table.cached_tokens[entered].sum())
+    return {
+        "hit_tokens": hits,
+        "hit_share": ratio(hits, int(table.prompt_tokens[entered].sum())),
+        "loaded_tokens": sum(u.loaded_tokens for u in usage),
+    }

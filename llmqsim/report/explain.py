@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import fields
+from operator import attrgetter
 from typing import Any
 
 from llmqsim.hardware import serving
@@ -21,7 +22,14 @@ __all__ = ["explain", "explain_text", "presets_text"]
 DEFAULT = "default"
 OWN_COST = "own cost model"
 POLICIES = ("batching", "ordering", "preemption")
-SPELLINGS = {"in_flight": "async_scheduling", "cudagraph_capture_sizes": "enforce_eager"}
+SPELLINGS = {
+    "in_flight": "async_scheduling",
+    "cudagraph_capture_sizes": "enforce_eager",
+    "swap_space_bytes": "swap_space",
+    "kv_offloading_bytes": "kv_offloading_size",
+    "host_link_bytes_per_s": "host_link.bandwidth",
+    "swap_block_s": "host_link.per_block",
+}
 """engine options that a scenario may set by another key of vLLM's"""
 FAMILY_RULE = "a rule of its model_type"
 MODEL_RULES = {
@@ -87,10 +95,14 @@ def _engine(scenario: Scenario, servers: Servers) -> dict[str, Any]:
     spec, options = scenario.spec.engine, servers.deployment.options
     found = {"preset": _value(options.preset, scenario.origins["engine.preset"])}
     for name in (f.name for f in fields(options)):
-        if name in POLICIES:
-            found[name] = _value(getattr(spec, name), scenario.origins[f"engine.{name}"])
-        elif name != "preset":
+        if name != "preset":
             found[name] = _value(getattr(options, name), *_engine_origin(scenario, servers, name))
+    for name in POLICIES:
+        policy = getattr(spec, name)
+        said = ", ".join(f"{key} {value}" for key, value in policy.parameters.items())
+        found[name] = _value(
+            f"{policy.policy} ({said})" if said else policy.policy, scenario.origins[f"engine.{name}.policy"]
+        )
     return found
 
 
@@ -98,10 +110,10 @@ def _engine_origin(scenario: Scenario, servers: Servers, name: str) -> tuple[str
     """(origin, source) of one engine option: the user's own line, else the preset or what it was derived from."""
     spec, text = scenario.spec.engine, servers.origins[name]
     other = SPELLINGS.get(name)
-    if getattr(spec, name) is not None:
+    if getattr(spec, name, None) is not None:
         auto = getattr(spec, name) == "auto" and name == "max_model_len"
         return scenario.origins[f"engine.{name}"] + (f" ({text})" if auto else ""), None
-    said = getattr(spec, other) if other else None
+    said = attrgetter(other)(spec) if other else None
     if said or (said is False and other == "async_scheduling"):
         return f"{scenario.origins[f'engine.{other}']} ({other}: {str(said).lower()})", None
     if name == "max_model_len":

@@ -15,7 +15,7 @@ from llmqsim.workload.table_file import load_preset, preset_names
 
 assert policies, "imported to register the built-in policies"
 
-WIDTH, LABEL = 100, 26
+WIDTH, LABEL = 100, 30
 KINDS = {
     "routing": "routing",
     "batching": "engine.batching",

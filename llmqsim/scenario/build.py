@@ -75,11 +75,12 @@ def build_servers(scenario: Scenario) -> Servers:
         host=host,
         cost=cost,
         capacity=capacity,
-        routing=_policy(scenario, "routing", "routing", spec.routing.policy, spec.routing.parameters),
+        routing=_policy(scenario, "routing", "routing", spec.routing),
         batching=_policy(scenario, "engine.batching", "batching", spec.engine.batching),
         ordering=_policy(scenario, "engine.ordering", "ordering", spec.engine.ordering),
         preemption=_policy(scenario, "engine.preemption", "preemption", spec.engine.preemption),
     )
+    _check_swap(scenario, deployment)
     return Servers(network, card, tp, deployment, origins)
 
 
@@ -117,11 +118,28 @@ def _model(scenario: Scenario) -> Model:
     return model(spec) if isinstance(spec, str) else model_from_config(scenario.folder / spec.config)
 
 
-def _policy(scenario: Scenario, key: str, kind: str, name: str, params: dict | None = None) -> Any:
+def _policy(scenario: Scenario, key: str, kind: str, spec: Any) -> Any:
     try:
-        return registry.make(kind, name, params)
+        return registry.make(kind, spec.policy, spec.parameters)
     except ScenarioError as error:
         raise ScenarioError(*(f"{scenario.where(key)}: {key}: {fault}" for fault in error.faults)) from None
+
+
+def _check_swap(scenario: Scenario, deployment: Deployment) -> None:
+    """Preemption by swap needs somewhere to swap to, and a batching policy that brings requests back."""
+    if not deployment.preemption.swaps:
+        return
+    key = "engine.preemption"
+    name = scenario.spec.engine.batching.policy
+    if not deployment.batching.takes_swapped:
+        raise ScenarioError(
+            scenario.fault(key, f"swaps, and engine.batching '{name}' never brings swapped requests back; use recompute")
+        )
+    if deployment.swap_blocks == 0:
+        given = deployment.options.swap_space_bytes
+        raise ScenarioError(
+            scenario.fault(key, f"swaps, and the host pool holds no block (engine.swap_space {given:,} bytes); raise it")
+        )
 
 
 def _check_options(scenario: Scenario, options: EngineOptions, network: Model | None) -> None:

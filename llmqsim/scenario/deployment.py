@@ -7,7 +7,7 @@ from typing import Annotated, Any, Union
 from pydantic import BaseModel, ConfigDict, Field, Tag
 
 from llmqsim.scenario import rules
-from llmqsim.scenario.kinds import Bytes, Cost, Count, File, Flag, HostTime, Latency, Spec, by_field, by_keys
+from llmqsim.scenario.kinds import Bandwidth, Bytes, Cost, Count, File, Flag, HostTime, Latency, Spec, by_field, by_keys
 
 
 class ModelConfig(Spec):
@@ -25,18 +25,57 @@ Model = Annotated[
 ]
 
 
-class Routing(BaseModel):
-    """Which replica a request goes to. `routing: NAME` is short for `{policy: NAME}`; other keys are its parameters."""
+class _Policy(BaseModel):
+    """A policy by name; `NAME` is short for `{policy: NAME}`; other keys are its parameters."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
-    policy: Annotated[str, rules.text("the name of a routing policy", "least_outstanding")] = Field(
-        description="Routing policy: round_robin, least_outstanding, or one that you registered."
-    )
 
     @property
     def parameters(self) -> dict[str, Any]:
         """The policy's own parameters, as written."""
         return dict(self.model_extra or {})
+
+
+class Routing(_Policy):
+    """Which replica a request goes to. `routing: NAME` is short for `{policy: NAME}`; other keys are its parameters."""
+
+    policy: Annotated[str, rules.text("the name of a routing policy", "least_outstanding")] = Field(
+        description="Routing policy: round_robin, least_outstanding, or one that you registered."
+    )
+
+
+class Batching(_Policy):
+    """What runs in a step. `batching: NAME` is short for `{policy: NAME}`; other keys are its parameters."""
+
+    policy: Annotated[str, rules.text("the name of a batching policy", "continuous")] = Field(
+        description="Batching policy: continuous, vllm_v0, sarathi, sglang, trtllm_guaranteed_no_evict, "
+        "trtllm_max_utilization, orca, static, partial_prefills, or one that you registered."
+    )
+
+
+class Ordering(_Policy):
+    """Who is next in the waiting queue. `ordering: NAME` is short for `{policy: NAME}`."""
+
+    policy: Annotated[str, rules.text("the name of an ordering policy", "fcfs")] = Field(
+        description="Ordering policy: fcfs, or one that you registered."
+    )
+
+
+class Preemption(_Policy):
+    """Who gives way when KV blocks run out, and how. `preemption: NAME` is short for `{policy: NAME}`."""
+
+    policy: Annotated[str, rules.text("the name of a preemption policy", "recompute_newest")] = Field(
+        description="Preemption policy: recompute_newest, swap_newest, or one that you registered."
+    )
+
+
+class HostLink(Spec):
+    """Between each GPU and its host's memory: what swapped and offloaded KV blocks travel over."""
+
+    bandwidth: Bandwidth | None = Field(None, description="Of merged copies, bytes per second.")
+    per_block: HostTime | None = Field(
+        None, description="Time of each block when blocks are copied one by one, as in vLLM V0, instead of merged copies."
+    )
 
 
 class Host(Spec):
@@ -52,6 +91,10 @@ class Host(Spec):
     )
     request_before: HostTime | None = Field(None, description="Once a request, before the engine sees it, seconds.")
     request_after: HostTime | None = Field(None, description="Between the engine and the client, per token, seconds.")
+
+
+SPELLINGS = {"swap_space": "swap_space_bytes", "kv_offloading_size": "kv_offloading_bytes"}
+"""vLLM's names of options whose fields carry their unit"""
 
 
 class Engine(Spec):
@@ -92,21 +135,35 @@ class Engine(Spec):
         None, description="Token counts that a step is padded up to; beyond the largest it runs unpadded."
     )
     enforce_eager: Flag | None = Field(None, description="Run without CUDA graphs, so without padding?")
-    batching: Annotated[str, rules.text("the name of a batching policy", "continuous")] = Field(
-        "continuous", description="What runs in a step."
+    long_prefill_token_threshold: Annotated[int, rules.whole(0)] | None = Field(
+        None, description="Most tokens that one request gets in a step; 0: no such limit."
     )
-    ordering: Annotated[str, rules.text("the name of an ordering policy", "fcfs")] = Field(
-        "fcfs", description="Who is next in the waiting queue."
+    enable_prefix_caching: Flag | None = Field(None, description="Share the KV blocks of common prefixes?")
+    watermark: Annotated[float, rules.share()] | None = Field(
+        None, description="Share of the KV blocks that an admission leaves free while others run."
     )
-    preemption: Annotated[str, rules.text("the name of a preemption policy", "recompute_newest")] = Field(
-        "recompute_newest", description="Who gives way when KV blocks run out, and how."
+    swap_space: Bytes | None = Field(
+        None, description="Host memory of each GPU for preemption by swap (preemption: swap_newest), bytes."
+    )
+    kv_offloading_size: Bytes | None = Field(
+        None, description="Host memory of each GPU for cached blocks that lost their place on the GPU, bytes."
+    )
+    host_link: HostLink = Field(HostLink(), description="The way between a GPU and its host's memory.")
+    batching: Batching = Field(Batching(policy="continuous"), description="What runs in a step.")
+    ordering: Ordering = Field(Ordering(policy="fcfs"), description="Who is next in the waiting queue.")
+    preemption: Preemption = Field(
+        Preemption(policy="recompute_newest"), description="Who gives way when KV blocks run out, and how."
     )
     host: Host = Field(Host(), description="Overrides of the preset's host times.")
 
     def overrides(self) -> dict[str, Any]:
         """What the user set, by the field names of EngineOptions; `host`, `preset` and the policies are not in it."""
         apart = {"preset", "host", "batching", "ordering", "preemption", "async_scheduling", "enforce_eager"}
+        apart |= {"host_link", *SPELLINGS}
         given = {k: v for k in type(self).model_fields if k not in apart and (v := getattr(self, k)) is not None}
+        said = {"host_link_bytes_per_s": self.host_link.bandwidth, "swap_block_s": self.host_link.per_block}
+        said |= {field: getattr(self, key) for key, field in SPELLINGS.items()}
+        given |= {field: value for field, value in said.items() if value is not None}
         if self.async_scheduling is not None:
             given["in_flight"] = 2 if self.async_scheduling else 1
         if self.enforce_eager:

@@ -12,7 +12,14 @@ import os
 from llmqsim.scenario import shape
 from llmqsim.scenario.source import Fault, Node
 
-SHORTHANDS: dict[shape.Path, str] = {("workload", "trace"): "file", ("routing",): "policy"}
+POLICIES: tuple[shape.Path, ...] = (
+    ("routing",),
+    ("engine", "batching"),
+    ("engine", "ordering"),
+    ("engine", "preemption"),
+)
+"""places of a policy with its parameters, which the schema does not know"""
+SHORTHANDS: dict[shape.Path, str] = {("workload", "trace"): "file", **dict.fromkeys(POLICIES, "policy")}
 """places where a bare text is short for a mapping with this key"""
 FILES: tuple[shape.Path, ...] = (("workload", "trace", "file"), ("workload", "lengths", "file"), ("model", "config"))
 """values that name a file, relative to the file that wrote them"""
@@ -104,7 +111,7 @@ def _over(lower: Node | None, upper: Node, path: shape.Path) -> Node:
     kept, same = ({}, False) if lower is None or upper.whole else _kept(lower, upper, path)
     out = dict(kept)
     for key, value in upper.value.items():
-        if value.value is None and (shape.at((*path, key)) or path == ("routing",)):
+        if value.value is None and (shape.at((*path, key)) or path in POLICIES):
             out.pop(key, None)  # an unknown key stays, so that it is found to be unknown
         else:
             out[key] = _over(kept.get(key), value, (*path, key))
@@ -117,7 +124,7 @@ def _kept(lower: Node, upper: Node, path: shape.Path) -> tuple[dict[str, Node], 
     """The entries of the lower mapping that live on under the upper one; is it still of the same kind?"""
     if not lower.is_mapping:
         return {}, False
-    if path == ("routing",):  # its kinds are policies, whose parameters the schema does not know
+    if path in POLICIES:
         same = "policy" not in upper.value or _text(upper, "policy") == _text(lower, "policy")
         return (lower.value if same else {}), same
     its = next(iter(shape.at(path)), shape.Shape())

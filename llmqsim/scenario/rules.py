@@ -10,7 +10,15 @@ from typing import Any
 from pydantic_core import PydanticCustomError, core_schema
 
 from llmqsim.errors import did_you_mean
-from llmqsim.units import QuantityError, format_seconds, parse_bytes, parse_rate, parse_seconds
+from llmqsim.units import (
+    QuantityError,
+    format_seconds,
+    parse_bandwidth,
+    parse_bytes,
+    parse_flops,
+    parse_rate,
+    parse_seconds,
+)
 
 LARGEST_WHOLE = 2**31 - 1
 LARGEST_TIME_S = 1e9
@@ -75,6 +83,17 @@ def number(above: float = 0.0, at_most: float = math.inf, below: float = math.in
     return Rule(check, f"a number {bounds}", json)
 
 
+def share() -> Rule:
+    """A number from 0 up to, but not, 1."""
+
+    def check(value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1:
+            raise wrong("must be at least 0 and below 1", "write a share, such as 0.01")
+        return float(value)
+
+    return Rule(check, "a share from 0 up to 1", {"type": "number", "minimum": 0, "exclusiveMaximum": 1})
+
+
 def _quantity(parse: Callable[[Any], Any], what: str, example: str, largest: float, shown: str, zero: bool) -> Rule:
     def check(value: Any) -> Any:
         try:
@@ -105,6 +124,16 @@ def rate() -> Rule:
 def size() -> Rule:
     """A size; in the resolved scenario, bytes (int)."""
     return _quantity(parse_bytes, "a size", "10 GiB", 2**60, "1 EiB", zero=False)
+
+
+def bandwidth() -> Rule:
+    """Bytes per second; in the resolved scenario, float."""
+    return _quantity(parse_bandwidth, "a bandwidth", "3.35 TB/s", 1e18, "1e6 TB/s", zero=False)
+
+
+def flops() -> Rule:
+    """Floating-point operations per second; in the resolved scenario, float."""
+    return _quantity(parse_flops, "a rate of arithmetic", "989 TFLOP/s", 1e21, "1e6 PFLOP/s", zero=False)
 
 
 def text(what: str = "text", example: str = "") -> Rule:

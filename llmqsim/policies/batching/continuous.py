@@ -55,12 +55,12 @@ class PartialPrefills(Batching):
         for request in view.running:
             if request not in partial:
                 draft.grow(request)
-        if draft.preempted or not bring_back(view, draft):
-            return
         newcomers = self._newcomers(view, partial)
         share = max(1, draft.budget // max(1, len(partial) + len(newcomers)))
         for request in partial:
             draft.grow(request, at_most=share)
+        if draft.preempted or not bring_back(view, draft):
+            return
         for request in newcomers:
             if draft.preempted or not draft.admit(request, at_most=share):
                 break
