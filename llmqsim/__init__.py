@@ -19,6 +19,8 @@ _HOME = {
     "load_text": "llmqsim.scenario.load",
     "from_mapping": "llmqsim.scenario.load",
     "simulate": "llmqsim.simulate",
+    "check_policy": "llmqsim.check_policy",
+    "register": "llmqsim.registry",
     "Result": "llmqsim.result",
     "UserError": "llmqsim.errors",
 }

@@ -38,6 +38,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     | DATA
     | {"scenario", "workload", "hardware", "cost", "kv", "policies", "engine"},
     "simulate": FOUNDATION | DATA | {"result", "scenario", "scenario.build", "cluster"},
+    "check_policy": FOUNDATION | DATA | {"cluster", "engine", "cost", "kv", "policies"},
     "report": FOUNDATION | DATA | {"result", "metrics", "simulate", "scenario", "scenario.build", "hardware", "cost", "kv", "workload", "policies", "engine"},
     "cli": FOUNDATION | DATA | {"result", "metrics", "simulate", "scenario", "report", "workload", "cost", "engine"},
 }

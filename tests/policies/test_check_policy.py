@@ -1,0 +1,81 @@
+"""The public suite passes for every registered policy, and fails for policies that break a rule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from llmqsim import check_policy, policies, registry
+from llmqsim.check_policy import KINDS, PolicyFault
+from llmqsim.errors import UserError
+from llmqsim.policies.protocol import Batching, Ordering
+from llmqsim.registry import register
+
+assert policies
+ALL = [(kind, name) for kind in KINDS for name in registry.names(kind) if not name.startswith("test_")]
+
+
+@pytest.mark.parametrize(("kind", "name"), ALL)
+def test_every_registered_policy_keeps_the_rules(kind, name):
+    assert check_policy(kind, name, trials=15) is None
+
+
+@register("batching", "test_lazy")
+@dataclass(frozen=True)
+class Lazy(Batching):
+    """Never lets the second in line enter."""
+
+    def form(self, view, draft):
+        for request in view.running:
+            draft.grow(request)
+        for request in view.waiting():
+            if request.row != 1:
+                draft.admit(request)
+
+
+@register("ordering", "test_oracle")
+@dataclass(frozen=True)
+class Oracle(Ordering):
+    """Peeks: the engine's sequence must not have what it looks for."""
+
+    def key(self, request):
+        return request.output_tokens
+
+
+@register("batching", "test_moody")
+@dataclass(frozen=True)
+class Moody(Batching):
+    """Remembers earlier runs."""
+
+    calls = [0]
+
+    def form(self, view, draft):
+        self.calls[0] += 1
+        for request in view.running:
+            draft.grow(request)
+        for request in view.waiting():
+            if (self.calls[0] % 7 == 0 and view.running) or not draft.admit(request):
+                break
+
+
+def test_a_policy_that_leaves_someone_behind_is_named():
+    with pytest.raises(PolicyFault, match="test_lazy.*conserves"):
+        check_policy("batching", "test_lazy")
+
+
+def test_a_policy_that_remembers_earlier_runs_is_named():
+    with pytest.raises(PolicyFault, match="test_moody.*deterministic"):
+        check_policy("batching", "test_moody")
+
+
+def test_no_policy_can_see_an_output_length():
+    with pytest.raises(AttributeError, match="output_tokens"):
+        check_policy("ordering", "test_oracle")
+
+
+def test_an_unknown_kind_or_name_is_refused():
+    with pytest.raises(UserError, match="unknown kind"):
+        check_policy("scheduling", "fcfs")
+    with pytest.raises(UserError, match="did you mean 'orca'"):
+        check_policy("batching", "orka")
