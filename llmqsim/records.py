@@ -67,6 +67,8 @@ class ReplicaUsage:
     """KV blocks copied to or from the host by preemptions"""
     swap_refused: int = 0
     """preemptions that had to recompute because the host pool was full"""
+    aborted_tokens: int = 0
+    """tokens computed for requests whose clients gave up, rows under way included; recomputed ones count once"""
     padded_tokens: int = 0
     preemptions: int = 0
     running_ns: int = 0

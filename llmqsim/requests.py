@@ -23,6 +23,8 @@ class Outcome(IntEnum):
     UNFINISHED = 0
     COMPLETED = 1
     REJECTED = 2
+    TIMED_OUT = 3
+    """the client gave up before the last token reached it"""
 
 
 class Reason(IntEnum):
@@ -46,11 +48,16 @@ class Column:
 
 
 COLUMNS: tuple[Column, ...] = (
-    Column("arrival_ns", "ns", "workload", 0, "when the client sends the request"),
+    Column("arrival_ns", "ns", "workload", 0, "when the client sends the request; never, where the run ended before"),
+    Column("intended_ns", "ns", "workload", 0, "when it was due: before arrival where a cap on requests in flight held it"),
     Column("prompt_tokens", "tokens", "workload", 1, "tokens that the server is asked to read"),
     Column("output_tokens", "tokens", "workload", 1, "tokens that the answer will have; no policy may see it"),
     Column("max_tokens", "tokens", "workload", 1, "most tokens that the client allows; the end is foreseen if reached"),
     Column("class_id", "index", "workload", 0, "traffic class"),
+    Column("tenant_id", "index", "workload", 0, "whom it belongs to"),
+    Column("priority", "rank", "workload", 0, "lower is more urgent, for orderings that look at it"),
+    Column("think_ns", "ns", "workload", 0, "how long its client thinks after the answer, in a closed loop"),
+    Column("client", "index", "cluster", UNSET, "client of the closed loop that sent it"),
     Column("replica", "index", "cluster", UNSET, "replica that served it"),
     Column("first_scheduled_ns", "ns", "engine", UNSET, "when a step that holds it was first formed"),
     Column("first_token_ns", "ns", "engine", UNSET, "when the client sees the first token"),
@@ -64,7 +71,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("wait_kv_ns", "ns", "engine", 0, "waited because too few KV blocks were free"),
     Column("wait_token_budget_ns", "ns", "engine", 0, "waited because the step's token budget was spent"),
     Column("wait_preempted_ns", "ns", "engine", 0, "waited to resume after a preemption"),
-    Column("outcome", "code", "cluster", Outcome.UNFINISHED, "0 unfinished, 1 completed, 2 rejected"),
+    Column("outcome", "code", "cluster", Outcome.UNFINISHED, "0 unfinished, 1 completed, 2 rejected, 3 timed out"),
     Column("reason", "code", "cluster", Reason.NONE, "why it was rejected, see Reason"),
 )
 
@@ -76,11 +83,12 @@ WAITS: tuple[str, ...] = tuple(c.name for c in COLUMNS if c.name.startswith("wai
 class RequestTable:
     """All requests of a run: `data` is int64[columns, rows]; `table.arrival_ns` etc. are views of its rows."""
 
-    def __init__(self, rows: int, classes: tuple[str, ...] = ("all",)):
+    def __init__(self, rows: int, classes: tuple[str, ...] = ("all",), tenants: tuple[str, ...] = ("all",)):
         self.data = np.empty((len(COLUMNS), rows), dtype=np.int64)
         for i, column in enumerate(COLUMNS):
             self.data[i] = column.start
         self.classes = classes
+        self.tenants = tenants
         self.prefixes: list[list[int]] | None = None
         """by row, the hashes of the prompt's leading KV blocks that other requests may share; None: nobody shares"""
         self.warm_prefixes: list[int] = []
@@ -95,19 +103,23 @@ class RequestTable:
         raise AttributeError(name)
 
     @classmethod
-    def from_columns(cls, classes: tuple[str, ...] = ("all",), **given: np.ndarray) -> RequestTable:
+    def from_columns(
+        cls, classes: tuple[str, ...] = ("all",), tenants: tuple[str, ...] = ("all",), **given: np.ndarray
+    ) -> RequestTable:
         """Build a table from its given columns (int arrays of equal length); marks keep their start values.
 
+        A request is due when it arrives unless `intended_ns` says otherwise; UNSET arrivals are for the run to set.
         Raises InvariantError when a column is unknown, ragged, unsorted in time, or has impossible lengths: the
         workload must have refused such rows with a message that names their place.
         """
         unknown = set(given) - set(GIVEN)
         if unknown:
             raise InvariantError(f"not given columns: {sorted(unknown)}")
-        table = cls(len(next(iter(given.values()))), classes)
-        for name, values in given.items():
+        table = cls(len(next(iter(given.values()))), classes, tenants)
+        for name, values in {"intended_ns": given["arrival_ns"], **given}.items():
             table.data[INDEX[name]] = values
-        if len(table) and (np.any(np.diff(table.arrival_ns) < 0) or table.arrival_ns[0] < 0):
+        known = table.arrival_ns[table.arrival_ns != UNSET]
+        if len(known) and (np.any(np.diff(known) < 0) or known[0] < 0):
             raise InvariantError("arrivals must be sorted and not negative")
         for name in ("prompt_tokens", "output_tokens", "max_tokens"):
             if np.any(table.data[INDEX[name]] < 1):

@@ -70,6 +70,8 @@ class Result:
                 yield column.name.removesuffix("_ns") + "_s", np.where(values == UNSET, np.nan, values / NS_PER_S)
             elif column.name == "class_id":
                 yield "class", np.array(table.classes, dtype=object)[values]
+            elif column.name == "tenant_id":
+                yield "tenant", np.array(table.tenants, dtype=object)[values]
             elif column.name in ("outcome", "reason"):
                 codes = Outcome if column.name == "outcome" else Reason
                 yield column.name, np.array([code.name.lower() for code in codes], dtype=object)[values]

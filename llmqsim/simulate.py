@@ -34,7 +34,7 @@ def simulate(
     replication = run.replication if replication is None else replication
     servers = build_servers(scenario)
     workload = build_workload(scenario, servers, seed, replication)
-    cluster = Cluster(workload.table, servers.deployment, keep_steps)
+    cluster = Cluster(workload.table, servers.deployment, keep_steps, workload.clients)
     end_ns = cluster.run(None if run.until is None else to_ns(run.until))
     return Result(
         scenario=scenario.to_dict(),

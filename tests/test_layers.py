@@ -10,7 +10,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "llmqsim"
 
 FOUNDATION = {"errors", "units", "registry", "rng", "version", "jit"}
-DATA = {"requests", "records", "options", "clock", "presets"}
+DATA = {"requests", "records", "options", "clients", "clock", "presets"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "version": set(),
@@ -22,8 +22,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "requests": {"errors"},
     "records": set(),
     "options": set(),
+    "clients": set(),
     "presets": set(),
-    "workload": FOUNDATION | {"requests", "presets"},
+    "workload": FOUNDATION | {"requests", "clients", "presets"},
     "hardware": FOUNDATION | {"options", "presets"},
     "cost": FOUNDATION | {"options", "hardware", "presets"},
     "kv": FOUNDATION | {"options", "hardware"},

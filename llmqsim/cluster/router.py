@@ -23,6 +23,8 @@ class Slot:
 class Router:
     """`submit` sends a request on, `finished` is told when it is done; between the two it counts as outstanding.
 
+    `abort` takes a request back whose client has given up, from wherever it is; `aborts` are the replicas' own.
+
     before_ns : int, time from the router to the engine's queue (HTTP, tokenisation); no step is delayed by it.
     """
 
@@ -33,6 +35,7 @@ class Router:
         policy,
         stops: list[Callable[[int], None]],
         before_ns: int,
+        aborts: list[Callable[[int], None]],
     ):
         self._env = env
         self._replica_of = table.data[INDEX["replica"]]
@@ -41,6 +44,8 @@ class Router:
         self._slots = [Slot(i) for i in range(len(stops))]
         self._stops = stops
         self._before_ns = before_ns
+        self._aborts = aborts
+        self._on_the_way: dict[int, clock.At] = {}
 
     def submit(self, row: int) -> None:
         """Choose a replica at this instant; the request reaches its queue `before_ns` later."""
@@ -52,7 +57,18 @@ class Router:
             stop(row)
         else:
             later = clock.At(self._env, self._env.now + self._before_ns, clock.DELIVER)
-            later.callbacks.append(lambda _: stop(row))
+            self._on_the_way[row] = later
+            later.callbacks.append(lambda _: self._deliver(row, stop))
+
+    def _deliver(self, row: int, stop: Callable[[int], None]) -> None:
+        if self._on_the_way.pop(row, None) is not None:
+            stop(row)
+
+    def abort(self, row: int) -> None:
+        """The client has given up; this takes no time."""
+        if self._on_the_way.pop(row, None) is None:
+            self._aborts[self._replica_of[row]](row)
+        self.finished(row)
 
     def finished(self, row: int) -> None:
         """The replica has ended this request."""

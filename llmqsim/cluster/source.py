@@ -1,4 +1,4 @@
-"""Source: sends each request at its arrival time. A SimPy process."""
+"""Source: calls for each request when it is due. A SimPy process."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ import numpy as np
 import simpy
 
 from llmqsim import clock
-from llmqsim.requests import Outcome, RequestTable
 
 
-def open_loop(env: simpy.Environment, table: RequestTable, submit: Callable[[int], None]):
-    """Hand over every row at its arrival, whatever happened to those before it; rejected rows never leave."""
-    rows = np.flatnonzero(table.outcome != Outcome.REJECTED)
+def open_loop(env: simpy.Environment, rows: np.ndarray, due_ns: np.ndarray, send: Callable[[int], None]):
+    """Hand over every row (int64[n]) at its time (int64[n] ns, sorted), whatever happened to those before it."""
     reached_ns = -1
-    for row, arrival_ns in zip(rows.tolist(), table.arrival_ns[rows].tolist(), strict=True):
-        if arrival_ns > reached_ns:
-            yield clock.At(env, arrival_ns, clock.DELIVER)
-            reached_ns = arrival_ns
-        submit(row)
+    for row, time_ns in zip(rows.tolist(), due_ns.tolist(), strict=True):
+        if time_ns > reached_ns:
+            yield clock.At(env, time_ns, clock.DELIVER)
+            reached_ns = time_ns
+        send(row)

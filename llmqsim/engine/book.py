@@ -64,6 +64,7 @@ class Book:
     def marks(self, sequence: Sequence) -> None:
         """Write what became of a request into its row."""
         finished = sequence.stage is Stage.FINISHED
+        outcome = {Stage.FINISHED: Outcome.COMPLETED, Stage.ABORTED: Outcome.TIMED_OUT}
         after = self._after_ns
         step, slots, kv, budget = sequence.wait_ns
         marks = {
@@ -79,7 +80,7 @@ class Book:
             "wait_kv_ns": kv,
             "wait_token_budget_ns": budget,
             "wait_preempted_ns": sequence.wait_preempted_ns,
-            "outcome": Outcome.COMPLETED if finished else Outcome.UNFINISHED,
+            "outcome": outcome.get(sequence.stage, Outcome.UNFINISHED),
         }
         for name, value in marks.items():
             self._table.data[INDEX[name], sequence.row] = value

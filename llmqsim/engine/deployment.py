@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from llmqsim.cost.lower import StepCost
+from llmqsim.cost.stations import Stations
 from llmqsim.kv.capacity import KvCapacity
 from llmqsim.kv.pool import KvPool
 from llmqsim.kv.prefix import PrefixPool
@@ -20,7 +21,8 @@ class Deployment:
     replicas: int
     options: EngineOptions
     host: HostCost
-    cost: StepCost
+    cost: StepCost | Stations
+    """Stations: replicas are no engines, see cluster/stations.py"""
     capacity: KvCapacity | None
     """None: a KV pool that never binds"""
     routing: object

@@ -63,10 +63,21 @@ class WaitingQueue:
         del self._entries[place]
         self.settle(sequence, now_ns)
 
-    def look(self, now_ns: int) -> None:
-        """The scheduler looks at the queue: bring the clocks up to date and let the new requests note them."""
+    def abandon(self, sequence: Sequence, now_ns: int) -> None:
+        """A waiting request is taken back by its client, perhaps before the scheduler ever saw it."""
+        self._advance(now_ns)
+        if sequence in self._fresh:
+            self._fresh.remove(sequence)
+            sequence.wait_ns = (now_ns - sequence.delivered_ns, 0, 0, 0)
+        self.leave(sequence, now_ns)
+
+    def _advance(self, now_ns: int) -> None:
         self._clocks[self._blocked_by] += now_ns - self._clock_ns
         self._clock_ns = now_ns
+
+    def look(self, now_ns: int) -> None:
+        """The scheduler looks at the queue: bring the clocks up to date and let the new requests note them."""
+        self._advance(now_ns)
         if self._fresh:
             clocks = tuple(self._clocks)
             for sequence in self._fresh:

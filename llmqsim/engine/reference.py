@@ -33,7 +33,10 @@ from llmqsim.units import to_ns
 
 
 class ReferenceReplica:
-    """One replica: `submit` gives it a request, `on_finish(row)` is called at the end of the step that ends one."""
+    """One replica: `submit` gives it a request, `on_finish(row)` is called at the end of the step that ends one.
+
+    `abort` takes a request back.
+    """
 
     def __init__(
         self,
@@ -88,6 +91,20 @@ class ReferenceReplica:
         self.usage.waiting_peak = max(self.usage.waiting_peak, len(self.queue))
         if self._wake is not None:
             self._wake.fire(clock.FORM + self.index)
+
+    def abort(self, row: int) -> None:
+        """The client has given up: the request leaves at once with its blocks; its rows under way are computed for nobody.
+
+        Raises InvariantError when it is not here.
+        """
+        self._tally()
+        sequence = next((s for s in self._present() if s.row == row), None)
+        if sequence is None:
+            raise InvariantError(f"{self}: request {row} is not here, so it can't be aborted")
+        if sequence.stage is Stage.WAITING:
+            self.queue.abandon(sequence, self.env.now)
+        self.usage.aborted_tokens += max(sequence.high_water_tokens, sequence.computed_tokens)
+        self._leave(sequence, Stage.ABORTED)
 
     def close(self) -> None:
         """The run is over: write the marks of requests that are still here."""
@@ -196,7 +213,7 @@ class ReferenceReplica:
         now = self.env.now
         gaps: dict[tuple[int, int], int] = {}
         for sequence, _, samples in step.rows.values():
-            if not samples:
+            if not samples or sequence.stage is Stage.ABORTED:
                 continue
             if sequence.stage is Stage.FINISHED:
                 self.usage.wasted_rows += 1
@@ -270,22 +287,26 @@ class ReferenceReplica:
         return blocks
 
     def _finish(self, sequence: Sequence) -> None:
+        if sequence.stage is Stage.WAITING:  # preempted after its last token went under way
+            self.queue.leave(sequence, self.env.now)
+        self._leave(sequence, Stage.FINISHED)
+        self.on_finish(sequence.row)
+
+    def _leave(self, sequence: Sequence, stage: Stage) -> None:
+        """It is out of the waiting queue; take it from wherever else it is, and its blocks unless a batch keeps them."""
         if sequence.stage is Stage.RUNNING:
             self.running.remove(sequence)
         elif sequence.stage is Stage.SWAPPED:
             self.swapped.remove(sequence)
             self.host_pool.release(sequence.swapped_blocks)
             self.queue.settle(sequence, self.env.now)
-        else:  # preempted after its last token went under way
-            self.queue.leave(sequence, self.env.now)
-        sequence.stage = Stage.FINISHED
+        sequence.stage = stage
         self._left += 1
         self._book.marks(sequence)
         if self.batching.keeps_slots:
             self._ended.append(sequence)
         else:
             self.pool.release(sequence)
-        self.on_finish(sequence.row)
 
     def _end_batch(self) -> None:
         """All members of a static batch have ended: their slots and blocks are free."""

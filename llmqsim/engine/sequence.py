@@ -14,6 +14,7 @@ class Stage(IntEnum):
     RUNNING = 1
     FINISHED = 2
     SWAPPED = 3
+    ABORTED = 4
 
 
 class Sequence:

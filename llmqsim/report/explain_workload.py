@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from llmqsim.requests import UNSET
 from llmqsim.scenario.load import Scenario
 from llmqsim.units import to_seconds
 from llmqsim.workload.build import Workload
@@ -26,14 +27,19 @@ def workload(scenario: Scenario, made: Workload) -> dict[str, Any]:
     return {
         "source": made.source,
         "requests": len(rows),
-        "first_arrival_s": to_seconds(int(rows.arrival_ns[0])),
-        "last_arrival_s": to_seconds(int(rows.arrival_ns[-1])),
+        "first_arrival_s": _seconds(rows.arrival_ns[0]),
+        "last_arrival_s": _seconds(rows.arrival_ns[-1]),
         "offered_rate_per_s": rate,
         "offered_tokens_per_s": {c: None if rate is None else rate * drawn[c]["mean"] for c in COLUMNS},
         "lengths": drawn,
         "table": _table(scenario),
         "notes": list(made.notes),
     }
+
+
+def _seconds(time_ns: np.int64) -> float | None:
+    """None where a closed loop decides in the run."""
+    return None if time_ns == UNSET else to_seconds(int(time_ns))
 
 
 def _drawn(tokens: np.ndarray) -> dict[str, float]:

@@ -13,6 +13,7 @@ from llmqsim import policies, registry
 from llmqsim.engine.deployment import Deployment
 from llmqsim.cost import lower
 from llmqsim.cost.host import mixed_step_s, step_base_s
+from llmqsim.cost.stations import Stations
 from llmqsim.errors import ScenarioError
 from llmqsim.hardware import serving
 from llmqsim.hardware.gpu import Gpu, gpu
@@ -21,6 +22,7 @@ from llmqsim.hardware.model import Model, model
 from llmqsim.kv.capacity import KvCapacity, kv_capacity
 from llmqsim.options import EngineOptions, HostCost
 from llmqsim.scenario.load import Scenario
+from llmqsim.scenario.schema import WarmupRequests
 from llmqsim.workload import build as workload
 
 assert policies, "imported to register the built-in policies"
@@ -89,7 +91,7 @@ def build_workload(scenario: Scenario, servers: Servers, seed: int, replication:
     made = _located(
         scenario,
         lambda: workload.build(
-            scenario.spec.workload.model_dump(),
+            _traffic(scenario),
             seed=seed,
             replication=replication,
             base_folder=scenario.folder,
@@ -98,6 +100,15 @@ def build_workload(scenario: Scenario, servers: Servers, seed: int, replication:
     )
     _check_any_servable(scenario, made, servers)
     return made
+
+
+def _traffic(scenario: Scenario) -> dict[str, Any]:
+    """`workload` as plain values; a warm-up that is drained is something that the loop does."""
+    traffic = scenario.spec.workload.model_dump()
+    warmup = scenario.spec.run.warmup
+    if isinstance(warmup, WarmupRequests) and warmup.drain:
+        traffic["arrivals"]["drain_after"] = warmup.requests
+    return traffic
 
 
 def _located(scenario: Scenario, make: Callable[[], Any]) -> Any:
@@ -188,8 +199,10 @@ def _memory(
 
 def _cost(
     scenario: Scenario, network: Model | None, card: Gpu | None, tp: int, options: EngineOptions, host: HostCost
-) -> lower.StepCost:
+) -> lower.StepCost | Stations:
     spec = scenario.spec.cost
+    if spec.model == "stations":
+        return Stations(**{f"{term}_s": seconds for term, seconds in spec.model_dump(exclude={"model"}).items()})
     if spec.model == "calibrated":
         return lower.lower(network, card, tp, options, host, options.max_model_len)
     own = {"base": spec.step} if spec.model == "constant" else spec.model_dump(exclude={"model"})

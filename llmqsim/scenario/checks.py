@@ -6,92 +6,11 @@ What needs presets or defaults (does the model fit, is the default budget enough
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
+from llmqsim.scenario import traffic_checks
 from llmqsim.scenario.source import Node
-
-Finding = tuple[str, str]
-"""dotted key, sentence"""
-Check = Callable[["Tree"], Iterator[Finding]]
-
-
-class Tree:
-    """What was written, by dotted key."""
-
-    def __init__(self, root: Node):
-        self.root = root
-
-    def node(self, key: str) -> Node | None:
-        """The node at a dotted key, or None."""
-        node: Node | None = self.root
-        for part in key.split("."):
-            node = node.value.get(part) if node is not None and node.is_mapping else None
-        return node
-
-    def get(self, key: str) -> Any:
-        """The plain value at a dotted key, or None."""
-        node = self.node(key)
-        return None if node is None else node.plain()
-
-    def whole(self, key: str) -> int | None:
-        """The value, if it is a whole number."""
-        value = self.get(key)
-        return value if type(value) is int else None
-
-    def __contains__(self, key: str) -> bool:
-        return self.node(key) is not None
-
-    def at(self, key: str) -> str:
-        """The key with its place, for the other half of a contradiction."""
-        node = self.node(key)
-        return f"{key} ({node.place})" if node else key
-
-
-def traffic_ends(tree: Tree) -> Iterator[Finding]:
-    """Arrivals that nothing ends would never stop."""
-    if "workload" not in tree or "workload.trace" in tree:
-        return
-    if tree.get("workload.arrivals.process") == "burst" and "workload.requests" not in tree:
-        yield "workload.requests", "missing; a burst comes at time zero, so only a number of requests can end it"
-    elif "workload.requests" not in tree and "workload.duration" not in tree:
-        yield "workload.requests", "missing; give workload.requests, workload.duration or both, or replay a trace"
-
-
-def traffic_is_whole(tree: Tree) -> Iterator[Finding]:
-    """A trace brings arrivals and lengths; without one both are needed."""
-    if "workload" not in tree:
-        return
-    for part, advice in (
-        ("arrivals", "say when requests come, such as {process: poisson, rate: 5 req/s}"),
-        ("lengths", "say how long requests are, such as {prompt: 1000, output: 250} or azure-conversation"),
-    ):
-        key = f"workload.{part}"
-        if "workload.trace" in tree and key in tree:
-            advice = "set one of them to null" + ("; trace.rate_scale changes the load" if part == "arrivals" else "")
-            yield key, f"contradicts {tree.at('workload.trace')}, which brings its own {part}; {advice}"
-        elif "workload.trace" not in tree and key not in tree:
-            yield key, f"missing; {advice}, or replay a trace"
-
-
-def gamma_has_one_shape(tree: Tree) -> Iterator[Finding]:
-    """cv and burstiness are two spellings of one number."""
-    if tree.get("workload.arrivals.process") != "gamma":
-        return
-    given = [k for k in ("workload.arrivals.cv", "workload.arrivals.burstiness") if k in tree]
-    if len(given) == 2:
-        yield given[1], f"contradicts {tree.at(given[0])}; give one of them (burstiness = 1 / cv²)"
-    if not given:
-        yield "workload.arrivals.cv", "missing; gamma arrivals need cv or burstiness (burstiness = 1 / cv²)"
-
-
-def length_bounds(tree: Tree) -> Iterator[Finding]:
-    """min <= max."""
-    for part in ("prompt", "output"):
-        key = f"workload.lengths.{part}"
-        low, high = tree.whole(f"{key}.min"), tree.whole(f"{key}.max")
-        if low is not None and high is not None and low > high:
-            yield f"{key}.max", f"is below {tree.at(f'{key}.min')} (got {high}, min {low}); swap them"
+from llmqsim.scenario.tree import Check, Finding, Tree
 
 
 def token_budget(tree: Tree) -> Iterator[Finding]:
@@ -165,27 +84,35 @@ def affine_cost_costs(tree: Tree) -> Iterator[Finding]:
     """An affine cost whose terms are all absent would make every step free."""
     if tree.get("cost.model") == "affine" and set(tree.get("cost")) == {"model"}:
         yield "cost", "has no term, so steps would take no time; give base, per_token or another term"
+    if tree.get("cost.model") == "stations" and not {"prefill", "prefill_per_token"} & set(tree.get("cost")):
+        yield "cost.prefill", "missing; without prefill or prefill_per_token the station would take no time"
 
 
 def slo_has_a_target(tree: Tree) -> Iterator[Finding]:
     """An attainment of nothing is nothing."""
-    if "slo" in tree and tree.root.value["slo"].is_mapping and not {"ttft", "tpot", "e2e"} & set(tree.get("slo")):
-        yield "slo", "has no latency target; give at least one of ttft, tpot, e2e"
+    for key in tree.slos():
+        if not {"ttft", "tpot", "e2e"} & set(tree.get(key)):
+            yield key, "has no latency target; give at least one of ttft, tpot, e2e"
 
 
 def bare_targets(tree: Tree) -> Iterator[Finding]:
     """Benchmarks write SLOs in bare milliseconds; read as seconds, such a target would always be met."""
-    for key in ("slo.ttft", "slo.tpot", "slo.e2e"):
-        bare = tree.whole(key)
-        if bare is not None and bare >= 10:
-            yield key, f"has no unit (got {bare}); write '{bare} ms' or '{bare} s'"
+    for slo in tree.slos():
+        for key in (f"{slo}.ttft", f"{slo}.tpot", f"{slo}.e2e"):
+            bare = tree.whole(key)
+            if bare is not None and bare >= 10:
+                yield key, f"has no unit (got {bare}); write '{bare} ms' or '{bare} s'"
+
+
+def stations_are_no_engine(tree: Tree) -> Iterator[Finding]:
+    """A prefill station and a delay have no batches, slots or KV blocks."""
+    if tree.get("cost.model") == "stations":
+        for name in tree.names("engine"):
+            yield f"engine.{name}", f"means nothing to {tree.at('cost.model')} stations, which have no engine; remove it"
 
 
 ALL: tuple[Check, ...] = (
-    traffic_ends,
-    traffic_is_whole,
-    gamma_has_one_shape,
-    length_bounds,
+    *traffic_checks.ALL,
     token_budget,
     one_pool_size,
     one_pipelining,
@@ -194,6 +121,7 @@ ALL: tuple[Check, ...] = (
     affine_cost_costs,
     slo_has_a_target,
     bare_targets,
+    stations_are_no_engine,
 )
 
 

@@ -195,11 +195,22 @@ class AffineCost(Spec):
     per_kv_token: Cost = Field(0.0, description="Per token of context that decoding requests read, seconds.")
 
 
+class StationsCost(Spec):
+    """No engine: prompts pass a station one at a time, answers then take a time of their own. For closed-form cases."""
+
+    model: Annotated[str, rules.choice("stations")] = Field(description="Kind of cost model.")
+    prefill: Cost = Field(0.0, description="Per prompt, in the station, seconds.")
+    prefill_per_token: Cost = Field(0.0, description="Per prompt token, in the station, seconds.")
+    decode: Cost = Field(0.0, description="From the first token to the last, for answers of two tokens or more, seconds.")
+    decode_per_token: Cost = Field(0.0, description="Per output token after the first, seconds.")
+
+
 StepCost = Annotated[
     Union[
         Annotated[CalibratedCost, Tag("kind:calibrated")],
         Annotated[ConstantCost, Tag("kind:constant")],
         Annotated[AffineCost, Tag("kind:affine")],
+        Annotated[StationsCost, Tag("kind:stations")],
     ],
     by_field("model", default="calibrated"),
 ]

@@ -147,6 +147,7 @@ def _table(its: shape.Shape) -> list[str]:
 def _value(its: shape.Shape) -> str:
     kinds = ", ".join(kind for kind in its.models if kind)
     mapping = [f"a mapping ({kinds})" if kinds else "a mapping"] if its.models else []
+    mapping += ["a mapping of names"] if its.named else []
     return ", or ".join(([its.rule.says] if its.rule else []) + mapping)
 
 

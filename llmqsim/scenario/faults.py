@@ -54,6 +54,9 @@ def _locate(loc: tuple[Any, ...]) -> tuple[shape.Path, type[BaseModel], shape.Sh
         if its is not None and "" in its.models:
             owner = its.models[""]
         path.append(step)
+        if its is not None and its.named is not None:
+            its = next(its.inside(step))
+            continue
         its = shape.fields(owner)[step][1] if step in shape.fields(owner) else None
     return tuple(path), owner, its
 

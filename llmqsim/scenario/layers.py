@@ -27,6 +27,7 @@ EITHER_OR: dict[shape.Path, tuple[shape.Path, ...]] = {}
 """place -> places that it drops from lower layers"""
 for _one, _other in (
     ("workload.arrivals.cv", "workload.arrivals.burstiness"),
+    ("workload.arrivals.rate", "workload.arrivals.stages"),
     ("engine.in_flight", "engine.async_scheduling"),
     ("engine.num_gpu_blocks_override", "engine.kv_cache_memory_bytes"),
 ):
@@ -70,12 +71,17 @@ def normalise(node: Node, folder: str, main_folder: str, path: shape.Path = ()) 
     if path in SHORTHANDS and isinstance(node.value, str):
         node.value, node.whole = {SHORTHANDS[path]: Node(node.value, node.place)}, True
     elsewhere = os.path.abspath(folder) != os.path.abspath(main_folder)
-    if path in FILES and elsewhere and isinstance(node.value, str) and node.value and not os.path.isabs(node.value):
+    if _outside_classes(path) in FILES and elsewhere and isinstance(node.value, str) and node.value and not os.path.isabs(node.value):
         node.value = os.path.relpath(os.path.join(folder, node.value), main_folder or ".")
     if node.is_mapping:
         for key, inner in node.value.items():
             normalise(inner, folder, main_folder, (*path, key))
     return node
+
+
+def _outside_classes(path: shape.Path) -> shape.Path:
+    """The place in `workload` that a place in one of its classes corresponds to."""
+    return (path[0], *path[3:]) if path[:2] == ("workload", "classes") else path
 
 
 def merge(layers: list[Node]) -> Node:

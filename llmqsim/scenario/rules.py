@@ -227,3 +227,29 @@ def whole_list() -> Rule:
         return tuple(sorted(set(value)))
 
     return Rule(check, "a list of whole numbers", {"type": "array", "items": {"type": "integer", "minimum": 1}})
+
+
+def records(what: str, example: str, **columns: Rule) -> Rule:
+    """A list of mappings that all have these keys, each checked by its rule; returned as a tuple of plain dicts."""
+    keys = " and ".join(columns)
+
+    def entry(number: int, value: Any) -> dict[str, Any]:
+        if not isinstance(value, dict) or set(value) != set(columns):
+            raise wrong(f"must have {keys} in every entry; entry {number} does not", f"write {what} such as {example}")
+        out = {}
+        for key, rule in columns.items():
+            try:
+                out[key] = rule.check(value[key])
+            except PydanticCustomError as error:
+                problem = f"entry {number}: {key} {(error.context or {}).get('problem')}"
+                raise wrong(problem, f"write {what} such as {example}") from None
+        return out
+
+    def check(value: Any) -> tuple[dict[str, Any], ...]:
+        if not isinstance(value, (list, tuple)) or not value:
+            raise wrong("must be a list with at least one entry", f"write {what} such as {example}")
+        return tuple(entry(number, item) for number, item in enumerate(value, 1))
+
+    properties = {key: rule.json for key, rule in columns.items()}
+    items = {"type": "object", "properties": properties, "required": list(columns), "additionalProperties": False}
+    return Rule(check, f"a list like `{example}`", {"type": "array", "items": items, "minItems": 1})

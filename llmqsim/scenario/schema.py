@@ -7,30 +7,42 @@ fit?) in build.py.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Union
 
-from pydantic import Field
+from pydantic import Field, Tag
 
 from llmqsim.scenario import rules
 from llmqsim.scenario.deployment import CalibratedCost, Engine, Model, Routing, StepCost
-from llmqsim.scenario.kinds import Count, Duration, Index, Latency, Spec, Text
+from llmqsim.scenario.kinds import Count, Duration, Flag, Index, Spec, Text, by_keys
+from llmqsim.scenario.targets import Slo
 from llmqsim.scenario.traffic import Workload
 
 
-class Slo(Spec):
-    """What users are promised: at least one latency. A request meets it when every given target holds.
+class WarmupRequests(Spec):
+    """Cut the first so many requests."""
 
-    A bare number is seconds; from 10 on it needs a unit, since benchmarks write bare milliseconds.
-    """
-
-    ttft: Latency | None = Field(None, description="Time to first token, seconds.")
-    tpot: Annotated[float, rules.seconds(example="50 ms")] | None = Field(
-        None, description="Time per output token after the first, seconds."
+    requests: Count = Field(description="How many requests to leave out of the figures, in order of arrival.")
+    drain: Flag = Field(
+        False,
+        description="The load generator waits for the warm-up to be answered before it goes on, as many do; in a closed "
+        "loop that starts a new burst.",
     )
-    e2e: Latency | None = Field(None, description="Time to the last token, seconds.")
-    attainment: Annotated[
-        float, rules.number(above=0, below=1, hint="write a share such as 0.95; no finite run can show 100 %")
-    ] = Field(0.95, description="Share of arrivals that must meet every target.")
+
+
+class WarmupTime(Spec):
+    """Cut what arrives before a time."""
+
+    time: Duration = Field(description="Leave requests that arrive before this time out of the figures, seconds.")
+
+
+Warmup = Annotated[
+    Union[
+        Annotated[str, rules.choice("auto"), Tag("kind:auto")],
+        Annotated[WarmupRequests, Tag("kind:requests")],
+        Annotated[WarmupTime, Tag("kind:time")],
+    ],
+    by_keys("auto", (str,), requests="requests", time="time"),
+]
 
 
 class Run(Spec):
@@ -41,6 +53,11 @@ class Run(Spec):
     engine: Annotated[str, rules.choice("auto", "reference")] = Field("auto", description="Which simulator engine.")
     until: Duration | None = Field(
         None, description="Stop the clock here, seconds; requests not finished by then are counted as unfinished."
+    )
+    warmup: Warmup | None = Field(
+        None,
+        description="Start-up to leave out of the figures: so many requests, so much time, or `auto`, found by MSER-5. "
+        "Figures with and without it are both shown.",
     )
 
 

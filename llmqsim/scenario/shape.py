@@ -16,6 +16,8 @@ from llmqsim.scenario.rules import Rule
 from llmqsim.scenario.schema import ScenarioSpec
 
 Path = tuple[str, ...]
+ANY_NAME = "NAME"
+"""stands in paths for a name of the user's choice"""
 
 
 @dataclass(frozen=True)
@@ -24,11 +26,19 @@ class Shape:
 
     models : kind -> class of keys; the kind of a value that has only one is "".
     told_by : the field whose value names the kind; None: the kind is told by which keys are there.
+    named : the class of each entry, where the keys are names of the user's choice.
     """
 
     rule: Rule | None = None
     models: dict[str, type[BaseModel]] = field(default_factory=dict)
     told_by: str | None = None
+    named: type[BaseModel] | None = None
+
+    def inside(self, key: str) -> Iterator[Shape]:
+        """The shapes that one of its keys may have."""
+        if self.named is not None:
+            yield Shape(models={"": self.named})
+        yield from (fields(model)[key][1] for model in self.models.values() if key in fields(model))
 
     def kind_of(self, keys: dict[str, Any]) -> str | None:
         """The kind of a mapping, from its keys (values plain); None if they don't tell."""
@@ -61,7 +71,7 @@ def _options(annotation: Any, metadata: tuple[Any, ...]) -> Iterator[tuple[Any, 
 
 def shape(info: FieldInfo) -> Shape:
     """The shape of one field of the schema."""
-    rule, models, told_by = None, {}, None
+    rule, models, told_by, named = None, {}, None, None
     for kind_type, metadata in _options(info.annotation, tuple(info.metadata)):
         tags = [m.tag.removeprefix(KIND) for m in metadata if isinstance(m, Tag)]
         rules = [m for m in metadata if isinstance(m, Rule)]
@@ -69,9 +79,11 @@ def shape(info: FieldInfo) -> Shape:
         told_by = (discriminators[0].custom_error_message or None) if discriminators else None
         if rules:
             rule = rules[-1]
+        elif get_origin(kind_type) is dict:
+            named = get_args(kind_type)[1]
         else:
             models[tags[0] if tags else ""] = kind_type
-    return Shape(rule, models, told_by)
+    return Shape(rule, models, told_by, named)
 
 
 @cache
@@ -85,7 +97,7 @@ def at(path: Path) -> tuple[Shape, ...]:
     """All shapes that a dotted place may have, over all kinds of what it is in; empty if there is no such key."""
     shapes = (Shape(models={"": ScenarioSpec}),)
     for key in path:
-        shapes = tuple(fields(m)[key][1] for s in shapes for m in s.models.values() if key in fields(m))
+        shapes = tuple(inner for its in shapes for inner in its.inside(key))
     return shapes
 
 
@@ -99,6 +111,9 @@ def all_paths() -> tuple[Path, ...]:
             found[*path, name] = None
             for inner in its.models.values():
                 visit(inner, (*path, name))
+            if its.named is not None:
+                found[*path, name, ANY_NAME] = None
+                visit(its.named, (*path, name, ANY_NAME))
 
     visit(ScenarioSpec, ())
     return tuple(found)

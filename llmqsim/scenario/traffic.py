@@ -7,7 +7,9 @@ from typing import Annotated, Union
 from pydantic import Field, Tag
 
 from llmqsim.scenario import rules
-from llmqsim.scenario.kinds import Count, Duration, File, Positive, Rate, Spec, by_field, by_keys
+from llmqsim.scenario.arrivals import Arrivals, Clients
+from llmqsim.scenario.kinds import Count, Duration, File, Positive, Spec, Text, by_keys
+from llmqsim.scenario.targets import Slo
 
 
 class Trace(Spec):
@@ -20,49 +22,6 @@ class Trace(Spec):
         "trace; `auto`: told by the header.",
     )
     rate_scale: Positive = Field(1.0, description="Factor on the arrival rate: 2 halves every gap.")
-
-
-class Poisson(Spec):
-    """Independent arrivals: exponential gaps."""
-
-    process: Annotated[str, rules.choice("poisson")] = Field(description="Kind of arrival process.")
-    rate: Rate = Field(description="Mean arrivals per second.")
-
-
-class Constant(Spec):
-    """Equal gaps; the first request comes after one gap."""
-
-    process: Annotated[str, rules.choice("constant")] = Field(description="Kind of arrival process.")
-    rate: Rate = Field(description="Mean arrivals per second.")
-
-
-class Gamma(Spec):
-    """Gamma gaps: burstier than Poisson above CV 1. Give cv or burstiness."""
-
-    process: Annotated[str, rules.choice("gamma")] = Field(description="Kind of arrival process.")
-    rate: Rate = Field(description="Mean arrivals per second.")
-    cv: Positive | None = Field(None, description="Coefficient of variation of the gaps (1 is Poisson).")
-    burstiness: Positive | None = Field(
-        None,
-        description="vLLM's name for the shape of the gamma distribution, 1 / cv² (1 is Poisson, smaller burstier).",
-    )
-
-
-class Burst(Spec):
-    """All requests at time zero."""
-
-    process: Annotated[str, rules.choice("burst")] = Field(description="Kind of arrival process.")
-
-
-Arrivals = Annotated[
-    Union[
-        Annotated[Poisson, Tag("kind:poisson")],
-        Annotated[Constant, Tag("kind:constant")],
-        Annotated[Gamma, Tag("kind:gamma")],
-        Annotated[Burst, Tag("kind:burst")],
-    ],
-    by_field("process"),
-]
 
 
 class MeanCv(Spec):
@@ -147,6 +106,24 @@ Lengths = Annotated[
 ]
 
 
+class TrafficClass(Spec):
+    """One class of requests: a share of the traffic, or traffic with arrivals of its own. Its name is yours."""
+
+    share: Annotated[float, rules.number(above=0, at_most=1)] | None = Field(
+        None, description="Share of the workload's requests; the shares of all classes add up to 1."
+    )
+    arrivals: Arrivals | None = Field(
+        None, description="When requests of this class come, independent of the others; instead of a share."
+    )
+    requests: Count | None = Field(None, description="With its own arrivals: stop after this many of this class.")
+    lengths: Lengths | None = Field(None, description="How long its prompts and outputs are; the workload's if absent.")
+    slo: Slo | None = Field(None, description="What its users are promised, instead of the scenario's slo.")
+    priority: Annotated[int, rules.whole(-rules.LARGEST_WHOLE)] = Field(
+        0, description="Priority of its requests; lower is served earlier, as in vLLM, by an ordering that looks at it."
+    )
+    tenant: Text | None = Field(None, description="Whom its requests belong to.")
+
+
 class Workload(Spec):
     """The traffic: who comes when, how long the prompts are, how long the answers."""
 
@@ -159,6 +136,10 @@ class Workload(Spec):
     lengths: Lengths | None = Field(
         None, description="How long prompts and outputs are: a preset's name, a fitted table, or two distributions."
     )
+    classes: dict[str, TrafficClass] | None = Field(
+        None, description="Classes of requests by name: each a share of the traffic, or each with its own arrivals."
+    )
+    clients: Clients | None = Field(None, description="How the load generator behaves.")
     max_tokens: Annotated[int | str, rules.word_or(rules.whole(1), "model", "output")] = Field(
         "model",
         description="Most output tokens that a client allows. `model`: what max_model_len leaves, so the end of an "

@@ -1,85 +1,79 @@
 """Arrival times of open-loop traffic, each gap by the inverse CDF of one uniform number.
 
-Gaps are drawn at unit rate and divided by the rate, so that a change of rate stretches one and the same pattern, and
-row i arrives at the same time however many rows or how long a duration is asked for.
+Gaps are drawn at unit rate and stretched by the rate, so that a change of rate stretches one and the same pattern, and
+row i arrives at the same time however many rows or how long a duration is asked for. Stages of different rates stretch
+the same pattern piece by piece: for exponential gaps that is exactly the Poisson process of that rate.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 
 from llmqsim.errors import ScenarioError, did_you_mean
 from llmqsim.units import NS_PER_S
+from llmqsim.workload.gaps import RENEWALS, gap_shape, unit_gaps
 
 MAX_REQUESTS = 50_000_000
-"""About 150 bytes a request: more would not fit into the memory of a common machine."""
+"""About 200 bytes a request: more would not fit into the memory of a common machine."""
 MAX_TIME_S = 9.2e9
 """int64 nanoseconds end at 292 years."""
 
-PROCESSES = ("poisson", "constant", "gamma", "burst")
-
-
-def unit_gaps(process: str, shape: float) -> Callable[[np.ndarray], np.ndarray]:
-    """Return the inverse CDF of the gaps at unit rate: float64[n] uniforms in [0, 1) to float64[n] gaps, mean 1.
-
-    process : poisson (exponential gaps), gamma (of this `shape` = 1/CV^2, vLLM's `burstiness`), constant (all 1).
-    """
-    if process == "poisson":
-        return lambda u: -np.log1p(-u)
-    if process == "constant":
-        return np.ones_like
-    from scipy.special import gammaincinv
-
-    return lambda u: gammaincinv(shape, u) / shape
-
-
-def gamma_shape(arrivals: dict) -> float:
-    """Shape of the gamma gaps from `cv` or from `burstiness`. Raises ScenarioError unless exactly one is given."""
-    cv, burstiness = arrivals.get("cv"), arrivals.get("burstiness")
-    if (cv is None) == (burstiness is None):
-        raise ScenarioError("workload.arrivals: gamma takes one of cv and burstiness (burstiness = 1 / cv^2)")
-    value = cv if burstiness is None else burstiness
-    if not 0 < value < math.inf:
-        raise ScenarioError(f"workload.arrivals: must be above 0 (got {value} as cv or burstiness)")
-    return 1 / cv**2 if burstiness is None else float(burstiness)
+PROCESSES = (*RENEWALS, "burst")
+"""open-loop processes; closed_loop has no times of its own, see build.py"""
 
 
 def arrival_ns(
-    arrivals: dict, requests: int | None, duration_s: float | None, generator: np.random.Generator
+    arrivals: dict,
+    requests: int | None,
+    duration_s: float | None,
+    generator: np.random.Generator,
+    key: str = "workload.arrivals",
 ) -> np.ndarray:
     """Draw arrival times, int64[n] ns, non-decreasing: `requests` rows, or those before `duration_s`, the fewer.
 
-    arrivals : {process, rate (per second), cv | burstiness}. The first arrival comes after the first gap (constant:
-    at 1/rate); burst: all at zero. Raises ScenarioError where the keys don't add up.
+    arrivals : {process, rate (per second) | stages ({rate, duration} each), cv | burstiness, fixed_count}. The first
+    arrival comes after the first gap (constant: at 1/rate); burst: all at zero. Stages end the traffic. key : what
+    faults call it. Raises ScenarioError where the keys don't add up.
     """
-    process, rate = arrivals.get("process"), arrivals.get("rate")
+    process, rate, stages = arrivals.get("process"), arrivals.get("rate"), arrivals.get("stages")
     if process not in PROCESSES:
         hint = did_you_mean(str(process), PROCESSES)
-        raise ScenarioError(
-            f"workload.arrivals.process: unknown (got '{process}'){hint} Known: {', '.join(PROCESSES)}"
-        )
+        raise ScenarioError(f"{key}.process: unknown (got '{process}'){hint} Known: {', '.join(PROCESSES)}")
     if process == "burst":
         if requests is None:
             raise ScenarioError("workload.requests: a burst needs the number of requests; a duration does not end it")
         return np.zeros(_bounded(requests), dtype=np.int64)
-    if rate is None or not 0 < rate < math.inf:
-        raise ScenarioError(f"workload.arrivals.rate: {process} arrivals need a rate above 0 (got {rate})")
-    if requests is None and duration_s is None:
-        raise ScenarioError("workload: needs `requests`, `duration` or both, or the traffic never ends")
-    shape = gamma_shape(arrivals) if process == "gamma" else 1.0
+    if stages is None:
+        if rate is None or not 0 < rate < math.inf:
+            raise ScenarioError(f"{key}.rate: {process} arrivals need a rate above 0 (got {rate})")
+        if requests is None and duration_s is None:
+            raise ScenarioError("workload: needs `requests`, `duration` or both, or the traffic never ends")
+    if arrivals.get("fixed_count"):
+        return _fixed_count(_stages(arrivals, requests, duration_s), requests, duration_s, generator, key)
+    shape = gap_shape(arrivals, key)
     inverse_cdf = unit_gaps(process, shape)
+    if stages is not None:
+        return _staged(inverse_cdf, shape, stages, requests, duration_s, generator)
     if duration_s is None:
         return to_ns(np.cumsum(inverse_cdf(generator.random(_bounded(requests)))) / rate)
-    times = _until(inverse_cdf, rate, shape, requests, duration_s, generator)
+    times = to_ns(_until(inverse_cdf, shape, requests, rate * duration_s, generator) / rate)
     return times[times < to_ns(np.array([duration_s]))[0]][:requests]
 
 
-def _until(inverse_cdf, rate, shape, requests, duration_s, generator) -> np.ndarray:
-    """Draw blocks of gaps from one stream until they pass the duration (or the number of requests is reached)."""
-    expected = rate * duration_s
+def mean_rate(arrivals: dict) -> float:
+    """Requests per second, averaged over the stages where there are any; inf for a burst, NaN for a closed loop."""
+    if arrivals.get("stages") is not None:
+        stages = arrivals["stages"]
+        return sum(s["rate"] * s["duration"] for s in stages) / sum(s["duration"] for s in stages)
+    if arrivals["process"] == "burst":
+        return math.inf
+    return math.nan if arrivals["process"] == "closed_loop" else float(arrivals["rate"])
+
+
+def _until(inverse_cdf, shape, requests, expected: float, generator) -> np.ndarray:
+    """Sums of unit gaps, float64[n], drawn in blocks of one stream until they pass `expected` (or `requests` rows)."""
     if requests is None:
         _bounded(expected)
     block = min(int(expected + 6 * math.sqrt(expected / min(shape, 1.0))) + 64, MAX_REQUESTS)
@@ -91,7 +85,46 @@ def _until(inverse_cdf, rate, shape, requests, duration_s, generator) -> np.ndar
         gaps.append(inverse_cdf(generator.random(block)))
         total += gaps[-1].sum()
         rows += block
-    return to_ns(np.cumsum(np.concatenate(gaps)) / rate)
+    return np.cumsum(np.concatenate(gaps))
+
+
+def _staged(inverse_cdf, shape, stages, requests, duration_s, generator) -> np.ndarray:
+    """Arrival k comes when the integral of the rate reaches the sum of the first k unit gaps."""
+    rates = np.array([stage["rate"] for stage in stages])
+    ends_s = np.cumsum([stage["duration"] for stage in stages])
+    starts_s = np.concatenate([[0.0], ends_s[:-1]])
+    ends = np.cumsum(rates * (ends_s - starts_s))
+    starts = np.concatenate([[0.0], ends[:-1]])
+    sums = _until(inverse_cdf, shape, requests, float(ends[-1]), generator)
+    sums = sums[sums < ends[-1]]
+    stage = np.searchsorted(ends, sums, side="right")
+    times = to_ns(starts_s[stage] + (sums - starts[stage]) / rates[stage])
+    until_s = min(ends_s[-1], math.inf if duration_s is None else duration_s)
+    return times[times < to_ns(np.array([until_s]))[0]][:requests]
+
+
+def _stages(arrivals: dict, requests: int | None, duration_s: float | None) -> list[dict]:
+    """The stages, or the one that a plain rate stands for."""
+    if arrivals.get("stages") is not None:
+        return list(arrivals["stages"])
+    rate = arrivals["rate"]
+    return [{"rate": rate, "duration": requests / rate if duration_s is None else duration_s}]
+
+
+def _fixed_count(stages, requests, duration_s, generator, key) -> np.ndarray:
+    """Exponential gaps, scaled so that each stage holds rate × duration arrivals and ends with the last (inference-perf)."""
+    times, start_s = [], 0.0
+    for number, stage in enumerate(stages, 1):
+        count = _bounded(round(stage["rate"] * stage["duration"]))
+        if count < 1:
+            raise ScenarioError(f"{key}: stage {number} holds no request (rate × duration is below 0.5)")
+        sums = np.cumsum(-np.log1p(-generator.random(count)))
+        times.append(start_s + sums * (stage["duration"] / sums[-1]))
+        start_s += stage["duration"]
+    ns = to_ns(np.concatenate(times))
+    if duration_s is not None and duration_s < start_s:
+        ns = ns[ns < to_ns(np.array([duration_s]))[0]]
+    return ns[:requests]
 
 
 def to_ns(seconds: np.ndarray) -> np.ndarray:

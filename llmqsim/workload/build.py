@@ -1,26 +1,26 @@
-"""The whole workload, drawn before the clock starts: `build` makes the request table of a run.
+"""The whole workload, drawn before the clock starts: `build` makes the request table of a run, and what its clients do.
 
-Request i has the same lengths whatever the rate, the number of requests or the duration; prompt and output lengths come
-from one uniform number each, so that variants of a scenario serve the same rows (common random numbers).
+Request i has the same lengths whatever the rate, the number of requests or the duration; class, prompt and output
+length and think time come from one uniform number each, so that variants of a scenario serve the same rows (common
+random numbers). Classes with arrivals of their own have streams of their own: one more class shifts no other.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from llmqsim.clients import Clients
 from llmqsim.errors import ScenarioError
 from llmqsim.requests import RequestTable
-from llmqsim.rng import stream
 from llmqsim.units import NS_PER_S
-from llmqsim.workload import lengths as distributions
-from llmqsim.workload.arrivals import arrival_ns, to_ns
+from llmqsim.workload.generate import generate
 from llmqsim.workload.lengths import MAX_TOKENS
-from llmqsim.workload.table_file import load_preset, load_table
-from llmqsim.workload.trace import read_trace
+from llmqsim.workload.replay import replay
+from llmqsim.workload.rows import Rows
 
 
 @dataclass(frozen=True)
@@ -31,16 +31,8 @@ class Workload:
     notes: tuple[str, ...]
     source: str
     offered_rate_per_s: float
-    """requests per second: the process's rate, a trace's mean rate; inf when all arrive at once"""
-
-
-@dataclass
-class _Rows:
-    arrival_ns: np.ndarray
-    prompt: np.ndarray
-    output: np.ndarray
-    rate: float
-    source: str
+    """requests per second: the process's rate, a trace's mean rate; inf when all arrive at once, NaN in a closed loop"""
+    clients: Clients = field(default=Clients())
 
 
 def build(
@@ -55,94 +47,41 @@ def build(
     given = {k: v for k, v in workload.items() if v is not None}
     notes: list[str] = []
     if "trace" in given:
-        rows = _replay(given, Path(base_folder), notes)
+        rows = replay(given, Path(base_folder), notes)
     else:
-        rows = _generate(given, seed, replication, Path(base_folder), notes)
+        rows = generate(given, seed, replication, Path(base_folder), notes)
     if not len(rows.arrival_ns):
         raise ScenarioError(
-            f"workload.duration: no request arrives before {given.get('duration'):g} s; "
+            f"workload.duration: no request arrives before {given.get('duration', 0):g} s; "
             "raise the duration or the rate, or give workload.requests"
         )
     output, max_tokens = _limit(rows, given.get("max_tokens", "model"), max_model_len, notes)
     table = RequestTable.from_columns(
-        arrival_ns=rows.arrival_ns, prompt_tokens=rows.prompt, output_tokens=output, max_tokens=max_tokens
+        rows.classes,
+        rows.tenants,
+        arrival_ns=rows.arrival_ns,
+        prompt_tokens=rows.prompt,
+        output_tokens=output,
+        max_tokens=max_tokens,
+        class_id=rows.class_id,
+        tenant_id=rows.tenant_id,
+        priority=rows.priority,
+        think_ns=rows.think_ns,
     )
-    return Workload(table, tuple(notes), rows.source, rows.rate)
+    return Workload(table, tuple(notes), rows.source, rows.rate, _clients(given.get("clients") or {}, rows))
 
 
-def _generate(given: dict, seed: int, replication: int, folder: Path, notes: list[str]) -> _Rows:
-    arrivals = given.get("arrivals") or {}
-    times = arrival_ns(arrivals, given.get("requests"), given.get("duration"), stream(seed, replication, "arrivals"))
-    u_prompt = stream(seed, replication, "prompt_lengths").random(len(times))
-    u_output = stream(seed, replication, "output_lengths").random(len(times))
-    prompt, output, source = _draw(given.get("lengths"), u_prompt, u_output, folder, notes)
-    process, rate = arrivals["process"], arrivals.get("rate")
-    if process == "burst":
-        return _Rows(times, prompt, output, float("inf"), f"burst at 0 s; {source}")
-    spread = "".join(f", {k} {arrivals[k]:g}" for k in ("cv", "burstiness") if arrivals.get(k) is not None)
-    return _Rows(times, prompt, output, float(rate), f"{process} arrivals, {rate:g} req/s{spread}; {source}")
+def _clients(spec: dict, rows: Rows) -> Clients:
+    timeout = spec.get("timeout")
+    return Clients(
+        loops=rows.loops,
+        max_in_flight=spec.get("max_in_flight"),
+        turnaround_ns=round((spec.get("turnaround") or 0.0) * NS_PER_S),
+        timeout_ns=None if timeout is None else max(1, round(timeout * NS_PER_S)),
+    )
 
 
-def _draw(spec: Any, u_prompt: np.ndarray, u_output: np.ndarray, folder: Path, notes: list[str]):
-    """Prompt and output tokens, int64[n] each, and where they come from."""
-    if isinstance(spec, str):
-        return *load_preset(spec).draw(u_prompt, u_output), f"lengths {spec}"
-    if isinstance(spec, dict) and "file" in spec:
-        return *load_table(folder / spec["file"]).draw(u_prompt, u_output), f"lengths from {Path(spec['file']).name}"
-    if not isinstance(spec, dict) or set(spec) != {"prompt", "output"}:
-        raise ScenarioError(
-            f"workload.lengths: needs a preset name, {{file: ...}}, or prompt and output (got {spec!r})"
-        )
-    columns, words = [], []
-    for name, u in (("prompt", u_prompt), ("output", u_output)):
-        law = distributions.parse(spec[name], f"workload.lengths.{name}")
-        columns.append(law.quantile(u))
-        words.append(f"{name} {law.describe()}")
-        if isinstance(law, distributions.Clipped):
-            _note_clipped(law, columns[-1], u, name, notes)
-    return *columns, "; ".join(words)
-
-
-def _note_clipped(law: distributions.Clipped, drawn: np.ndarray, u: np.ndarray, name: str, notes: list[str]) -> None:
-    free = law.inner.quantile(u)
-    changed = int(np.count_nonzero(free != drawn))
-    if changed:
-        notes.append(
-            f"{changed:,} of {len(drawn):,} {name} lengths were set to min or max: "
-            f"mean {drawn.mean():,.0f} tokens, {free.mean():,.0f} without the limits"
-        )
-
-
-def _replay(given: dict, folder: Path, notes: list[str]) -> _Rows:
-    spec = given["trace"] if isinstance(given["trace"], dict) else {"file": given["trace"]}
-    clash = [k for k in ("arrivals", "lengths") if k in given]
-    if clash:
-        raise ScenarioError(f"workload.trace: replaces arrivals and lengths; remove workload.{clash[0]} or the trace")
-    trace = read_trace(folder / spec["file"], format=spec.get("format") or "auto")
-    scale = 1.0 if spec.get("rate_scale") is None else float(spec["rate_scale"])
-    if not 0 < scale < float("inf"):
-        raise ScenarioError(f"workload.trace.rate_scale: must be above 0 (got {scale:g})")
-    times = to_ns(trace.arrival_s / scale)
-    kept = len(times)
-    if "duration" in given:
-        kept = int(np.searchsorted(times, to_ns(np.array([given["duration"]]))[0], side="left"))
-    if "requests" in given:
-        if given["requests"] > len(times):
-            notes.append(f"{given['requests']:,} requests asked for; the trace has {len(times):,}")
-        kept = min(kept, given["requests"])
-    times = times[:kept]
-    notes.extend(trace.notes)
-    if scale != 1:
-        notes.append(f"the trace is replayed at {scale:g} times its rate")
-    if kept and times[0] > 60 * NS_PER_S and times[0] > times[-1] - times[0]:
-        first_s = times[0] / NS_PER_S
-        notes.append(f"the first request of the trace arrives at {first_s:,.0f} s; the run idles until then")
-    span_s = (times[-1] - times[0]) / NS_PER_S if kept > 1 else 0.0
-    rate = (kept - 1) / span_s if span_s else float("inf")
-    return _Rows(times, trace.prompt_tokens[:kept], trace.output_tokens[:kept], rate, trace.source)
-
-
-def _limit(rows: _Rows, max_tokens: Any, max_model_len: int | None, notes: list[str]):
+def _limit(rows: Rows, max_tokens: Any, max_model_len: int | None, notes: list[str]):
     """Output tokens as served and the limit that the server is told, int64[n] each."""
     output = rows.output
     if max_tokens == "output":

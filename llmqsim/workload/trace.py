@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +24,8 @@ FORMATS: dict[str, tuple[str, str, str]] = {
 }
 NOT_USED_YET = ("session_id", "turn", "new_prompt_tokens", "cached_tokens", "reasoning_tokens", "prefix_hash_blocks")
 """Columns that mean something to a server and that this version doesn't act on: the reader is told."""
+LABELS = ("class", "tenant", "priority")
+"""Columns that a trace may have beside times and lengths."""
 QUANTISED_SHARE = 0.5
 
 
@@ -36,6 +38,8 @@ class Trace:
     output_tokens: np.ndarray
     source: str
     notes: tuple[str, ...] = ()
+    labels: dict[str, np.ndarray] = field(default_factory=dict)
+    """columns of LABELS that the file has, text, object[n]"""
 
     def __len__(self) -> int:
         return len(self.prompt_tokens)
@@ -67,7 +71,8 @@ def read_trace(path: str | Path, format: str = "auto", need_times: bool = True) 
             f"`llmqsim workload fit {path} -o lengths.yaml`, then `lengths: {{file: lengths.yaml}}` with arrivals"
         )
     source = f"trace {Path(path).name}" + (" (Azure format)" if format == "azure" else "")
-    return Trace(rows.arrival_s, rows.prompt, rows.output, source, tuple(_notes(header, rows)))
+    notes, labels = tuple(_notes(header, rows)), _labels(text, header, len(rows.prompt), path)
+    return Trace(rows.arrival_s, rows.prompt, rows.output, source, notes, labels)
 
 
 def _header(text: str, path: str | Path) -> tuple[list[str], int]:
@@ -126,6 +131,30 @@ def _fast(text: str, header: list[str], columns: tuple[str, ...], format: str) -
     if not is_clean(arrival_s, prompt, output):
         return None
     return Rows(arrival_s, prompt.astype(np.int64), output.astype(np.int64))
+
+
+def _labels(text: str, header: list[str], rows: int, path: str | Path) -> dict[str, np.ndarray]:
+    """Columns of LABELS as text, object[rows] each. Raises DataError for a column named twice or an empty label."""
+    import pandas as pd
+
+    named = [name for name in LABELS if name in header]
+    if not named:
+        return {}
+    twice = [name for name in named if header.count(name) > 1]
+    if twice:
+        raise DataError(f"{path}:1: column '{twice[0]}' stands twice in the header; keep one")
+    position = [header.index(name) for name in named]
+    frame = pd.read_csv(
+        io.StringIO(text), header=None, skiprows=1, usecols=position, dtype=str, na_filter=False, skip_blank_lines=True
+    )
+    if len(frame) != rows:
+        raise DataError(f"{path}: columns {', '.join(named)} have {len(frame)} rows, the lengths {rows}; check quotes")
+    labels = {name: frame[place].str.strip().to_numpy(dtype=object) for name, place in zip(named, position, strict=True)}
+    for name, column in labels.items():
+        if (column == "").any():
+            row = int(np.flatnonzero(column == "")[0]) + 1
+            raise DataError(f"{path}: column '{name}', request {row}: is empty; name one, or remove the column")
+    return labels
 
 
 def _rectangular(raw: bytes, width: int) -> bool:

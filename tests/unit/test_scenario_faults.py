@@ -63,10 +63,11 @@ VALUES = {
     "output or a whole number ≥ 1",
     "workload.max_tokens=0": "workload.max_tokens: must be at least 1 (got 0)",
     "workload.arrivals.process=poison": "workload.arrivals.process: unknown process (got 'poison'); did you mean "
-    "'poisson'? one of: poisson, constant, gamma, burst",
-    "workload.arrivals=5": "workload.arrivals: must be a mapping (got 5); its keys: process, rate, cv, burstiness",
-    "workload.arrivals.cv=2": "workload.arrivals.cv: belongs to process gamma, not to poisson (got 2); it takes: process, "
-    "rate",
+    "'poisson'? one of: poisson, constant, gamma, weibull, burst, closed_loop",
+    "workload.arrivals=5": "workload.arrivals: must be a mapping (got 5); its keys: process, rate, stages, fixed_count, cv, "
+    "burstiness, clients, think_time, ramp_up",
+    "workload.arrivals.cv=2": "workload.arrivals.cv: belongs to process gamma or weibull, not to poisson (got 2); it takes: "
+    "process, rate, stages, fixed_count",
     "workload.lengths.prompt=five": "workload.lengths.prompt: must be a whole number ≥ 1, or a mapping (got 'five'); its "
     "keys: constant, uniform, min, max, lognormal, exponential",
     "workload.lengths.prompt={lognorml: {mean: 5}}": "workload.lengths.prompt: does not tell its kind (got a mapping with "
@@ -115,7 +116,7 @@ VALUES = {
     "routing={polcy: x}": "routing.policy: missing; give the name of a routing policy, such as least_outstanding",
     "question=5": "question: must be text (got 5); put it in quotes: '5'",
     "question=true": "question: must be text (got true); put it in quotes: 'true'",
-    "cost.model=fixed": "cost.model: unknown model (got 'fixed'); one of: calibrated, constant, affine",
+    "cost.model=fixed": "cost.model: unknown model (got 'fixed'); one of: calibrated, constant, affine, stations",
     "cost.base=1 s": "cost.base: belongs to model affine, not to constant (got '1 s'); it takes: model, step",
     "cost={model: affine}": "cost: has no term, so steps would take no time; give base, per_token or another term",
     "cost=null": "model: missing; the calibrated cost model needs one, such as llama-3.1-8b (or give cost.model: constant)",
@@ -126,8 +127,8 @@ VALUES = {
     "workload=null": "workload: missing; it is the traffic; its keys: requests, duration, trace",
     "workload.arrivals={process: constant, rate: null}": "workload.arrivals.rate: missing; give a rate > 0, such as 12 req/s",
     "workload.arrivals.process=gamma": "workload.arrivals.cv: missing; gamma arrivals need cv or burstiness",
-    "workload.arrivals={rate: 3, process: burst}": "workload.arrivals.rate: belongs to process poisson or constant or gamma, "
-    "not to burst (got 3); it takes: process",
+    "workload.arrivals={rate: 3, process: burst}": "workload.arrivals.rate: belongs to process poisson or constant or gamma "
+    "or weibull, not to burst (got 3); it takes: process",
     "a..b=3": "a..b: is no key; write names joined by single points",
     "replicas": "must be key=value (got 'replicas'); 'key=null' resets a key to its default",
     "=3": "must be key=value (got '=3')",

@@ -9,7 +9,8 @@ from scipy.special import gammainc
 
 from llmqsim.errors import ScenarioError
 from llmqsim.rng import stream
-from llmqsim.workload.arrivals import arrival_ns, unit_gaps
+from llmqsim.workload.arrivals import arrival_ns
+from llmqsim.workload.gaps import unit_gaps
 
 ROWS = 40_000
 KS_BOUND = np.sqrt(-np.log(1e-5 / 2) / 2 / ROWS)
