@@ -80,6 +80,24 @@ GIVEN: tuple[str, ...] = tuple(c.name for c in COLUMNS if c.writer == "workload"
 WAITS: tuple[str, ...] = tuple(c.name for c in COLUMNS if c.name.startswith("wait_"))
 
 
+@dataclass(frozen=True)
+class PrefixTable:
+    """Hashes of the leading KV blocks that a prompt may share with others, as compressed rows.
+
+    Row i has hashes[offsets[i] : offsets[i + 1]], one a full block from the start; offsets int64[rows + 1], hashes
+    int64[blocks], positive. Equal hashes mean equal content up to and with that block.
+    """
+
+    offsets: np.ndarray
+    hashes: np.ndarray
+    warm: bool = False
+    """are all of them cached before the first request arrives (as far as the pool holds them)?"""
+
+    def row(self, row: int) -> list[int]:
+        """Hashes of one row."""
+        return self.hashes[self.offsets[row] : self.offsets[row + 1]].tolist()
+
+
 class RequestTable:
     """All requests of a run: `data` is int64[columns, rows]; `table.arrival_ns` etc. are views of its rows."""
 
@@ -89,10 +107,8 @@ class RequestTable:
             self.data[i] = column.start
         self.classes = classes
         self.tenants = tenants
-        self.prefixes: list[list[int]] | None = None
-        """by row, the hashes of the prompt's leading KV blocks that other requests may share; None: nobody shares"""
-        self.warm_prefixes: list[int] = []
-        """hashes of blocks that are cached before the first request arrives, oldest first"""
+        self.prefixes: PrefixTable | None = None
+        """None: nobody shares a prefix"""
 
     def __len__(self) -> int:
         return self.data.shape[1]

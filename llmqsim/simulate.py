@@ -49,9 +49,17 @@ def simulate(
         kv=_kv(servers),
         slo=_slo(scenario),
         envelope=_envelope(servers),
-        notes=workload.notes,
+        notes=(*workload.notes, *_unused_prefixes(workload.table.prefixes is not None, servers)),
         step_log=_steps(cluster.step_log),
     )
+
+
+def _unused_prefixes(shared: bool, servers: Servers) -> tuple[str, ...]:
+    options = servers.deployment.options
+    if not shared or (options.enable_prefix_caching and servers.deployment.capacity is not None):
+        return ()
+    why = "the KV pool is unlimited" if options.enable_prefix_caching else "engine.enable_prefix_caching is off"
+    return (f"prompts have prefixes in common, and nothing is cached: {why}",)
 
 
 def _kv(servers: Servers) -> dict[str, Any] | None:

@@ -57,15 +57,16 @@ class Deployment:
         options = self.options
         if not options.enable_prefix_caching or self.kv_blocks is None:
             return KvPool(self.kv_blocks, options.block_size)
-        prefixes = table.prefixes if table.prefixes is not None else [[]] * len(table)
+        prefixes = table.prefixes
         pool = PrefixPool(
             self.kv_blocks,
             options.block_size,
-            prefixes,
+            prefixes.row if prefixes is not None else lambda row: [],
             options.unhashed_blocks_first,
             self._host_blocks(options.kv_offloading_bytes),
         )
-        pool.warm(table.warm_prefixes)
+        if prefixes is not None and prefixes.warm:
+            pool.warm(prefixes.hashes.tolist())
         return pool
 
     def _host_blocks(self, host_bytes: int) -> int:

@@ -32,6 +32,7 @@ class Sequence:
         "kv_blocks",
         "block_ids",
         "hashed_blocks",
+        "prefix",
         "hit_tokens",
         "cached_tokens",
         "padding_tokens",
@@ -63,6 +64,7 @@ class Sequence:
         self.kv_blocks = 0
         self.block_ids: list[int] = []
         self.hashed_blocks = 0
+        self.prefix: list[int] | None = None
         self.hit_tokens = 0
         self.cached_tokens = 0
         self.padding_tokens = 0

@@ -22,6 +22,10 @@ class Holder(Protocol):
     """blocks that it holds; written by the pool alone"""
     block_ids: list[int]
     """which ones, in order of position; empty in a pool that only counts"""
+    hashed_blocks: int
+    """of these, leading ones that have a hash"""
+    prefix: list[int] | None
+    """hashes of its leading blocks that others may share; None: not looked up yet"""
     computed_tokens: int
     known_tokens: int
     prompt_tokens: int

@@ -17,6 +17,8 @@ With a host tier, a block that loses its place on the GPU goes to the host's mem
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from itertools import islice
 
 from llmqsim.kv.pool import Holder, KvPool
 
@@ -32,7 +34,7 @@ def private_hash(row: int, position: int) -> int:
 class PrefixPool(KvPool):
     """The same verbs as KvPool, with hits.
 
-    prefixes : shared block hashes of each row, list of int lists (see requests.RequestTable.prefix_hashes).
+    prefix_of : row to the hashes of its leading blocks that others may share (requests.PrefixTable.row).
     unhashed_first : blocks without a hash are reused first (vLLM 0.24 and later). host_blocks : size of the host tier.
     """
 
@@ -40,12 +42,12 @@ class PrefixPool(KvPool):
         self,
         blocks: int,
         block_size: int,
-        prefixes: list[list[int]],
+        prefix_of: Callable[[int], list[int]],
         unhashed_first: bool = False,
         host_blocks: int = 0,
     ):
         super().__init__(blocks, block_size)
-        self._prefixes = prefixes
+        self._prefix_of = prefix_of
         self._unhashed_first = unhashed_first
         self._free: OrderedDict[int, None] = OrderedDict.fromkeys(range(self.usable_blocks))
         self._references = [0] * self.usable_blocks
@@ -94,7 +96,7 @@ class PrefixPool(KvPool):
         position = holder.hashed_blocks
         full = min(holder.computed_tokens // self.block_size, len(holder.block_ids))
         while position < full:
-            self._put_hash(holder.block_ids[position], self._key(holder.row, position))
+            self._put_hash(holder.block_ids[position], self._key(holder, position))
             position += 1
         holder.hashed_blocks = position
 
@@ -117,9 +119,9 @@ class PrefixPool(KvPool):
         holder.block_ids.clear()
         holder.kv_blocks = holder.hashed_blocks = 0
 
-    def warm(self, keys: list[int]) -> None:
-        """Fill the cache before the run as if these blocks had been computed and freed, in this order."""
-        for key in keys:
+    def warm(self, keys: Iterable[int]) -> None:
+        """Fill the cache before the run as if these blocks had been computed and freed, in this order, as far as it goes."""
+        for key in islice(dict.fromkeys(keys), self.usable_blocks):
             block = self._pop()
             self._put_hash(block, key)
             self._references[block] = 0
@@ -129,14 +131,15 @@ class PrefixPool(KvPool):
     def _leading(self, holder: Holder):
         """Hashes of the leading blocks that are cached, in order."""
         for position in range((holder.known_tokens - 1) // self.block_size):
-            key = self._key(holder.row, position)
+            key = self._key(holder, position)
             if key not in self._blocks_of and key not in self._host:
                 return
             yield key
 
-    def _key(self, row: int, position: int) -> int:
-        shared = self._prefixes[row]
-        return shared[position] if position < len(shared) else private_hash(row, position)
+    def _key(self, holder: Holder, position: int) -> int:
+        if holder.prefix is None:
+            holder.prefix = self._prefix_of(holder.row)
+        return holder.prefix[position] if position < len(holder.prefix) else private_hash(holder.row, position)
 
     def _find(self, key: int) -> int | None:
         blocks = self._blocks_of.get(key)

@@ -96,6 +96,7 @@ def build_workload(scenario: Scenario, servers: Servers, seed: int, replication:
             replication=replication,
             base_folder=scenario.folder,
             max_model_len=servers.longest_request_tokens,
+            block_size=servers.deployment.options.block_size,
         ),
     )
     _check_any_servable(scenario, made, servers)

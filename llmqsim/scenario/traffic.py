@@ -8,7 +8,7 @@ from pydantic import Field, Tag
 
 from llmqsim.scenario import rules
 from llmqsim.scenario.arrivals import Arrivals, Clients
-from llmqsim.scenario.kinds import Count, Duration, File, Positive, Spec, Text, by_keys
+from llmqsim.scenario.kinds import Count, Duration, File, Flag, Positive, Spec, Text, by_keys
 from llmqsim.scenario.targets import Slo
 
 
@@ -20,6 +20,9 @@ class Trace(Spec):
         "auto",
         description="`llmqsim`: columns arrival_s, prompt_tokens, output_tokens; `azure`: the Azure LLM inference "
         "trace; `auto`: told by the header.",
+    )
+    spread_stamps: Flag = Field(
+        False, description="Spread requests with the same time stamp evenly over the time to the next stamp?"
     )
     rate_scale: Positive = Field(1.0, description="Factor on the arrival rate: 2 halves every gap.")
 
@@ -124,6 +127,23 @@ class TrafficClass(Spec):
     tenant: Text | None = Field(None, description="Whom its requests belong to.")
 
 
+class Prefix(Spec):
+    """What prompts have in common; it matters where `engine.enable_prefix_caching` is on."""
+
+    shared_tokens: Count | None = Field(None, description="Tokens at the start of every prompt of a group, such as a system prompt.")
+    groups: Count = Field(1, description="How many different starts there are.")
+    distinct_prompts: Count | None = Field(
+        None, description="How many different prompts there are in all: they recur whole. Absent: each is asked once."
+    )
+    order: Annotated[str, rules.choice("random", "round_robin")] = Field(
+        "random", description="Which prompt (or, without recurring ones, which group) comes next."
+    )
+    hash_block_tokens: Count = Field(
+        512, description="Tokens of a block that an id in the trace's column prefix_hash_blocks stands for."
+    )
+    warm: Flag = Field(False, description="Is all of it cached before the first request arrives, as far as the pool goes?")
+
+
 class Workload(Spec):
     """The traffic: who comes when, how long the prompts are, how long the answers."""
 
@@ -139,6 +159,7 @@ class Workload(Spec):
     classes: dict[str, TrafficClass] | None = Field(
         None, description="Classes of requests by name: each a share of the traffic, or each with its own arrivals."
     )
+    prefix: Prefix | None = Field(None, description="What prompts have in common.")
     clients: Clients | None = Field(None, description="How the load generator behaves.")
     max_tokens: Annotated[int | str, rules.word_or(rules.whole(1), "model", "output")] = Field(
         "model",

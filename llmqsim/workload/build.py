@@ -7,7 +7,7 @@ random numbers). Classes with arrivals of their own have streams of their own: o
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,14 @@ from llmqsim.clients import Clients
 from llmqsim.errors import ScenarioError
 from llmqsim.requests import RequestTable
 from llmqsim.units import NS_PER_S
+from llmqsim.workload import prefix
 from llmqsim.workload.generate import generate
 from llmqsim.workload.lengths import MAX_TOKENS
 from llmqsim.workload.replay import replay
 from llmqsim.workload.rows import Rows
+
+TRACE_HASH_BLOCK_TOKENS = 512
+"""of Mooncake's published traces"""
 
 
 @dataclass(frozen=True)
@@ -36,12 +40,19 @@ class Workload:
 
 
 def build(
-    workload: dict[str, Any], *, seed: int, replication: int, base_folder: str | Path, max_model_len: int | None
+    workload: dict[str, Any],
+    *,
+    seed: int,
+    replication: int,
+    base_folder: str | Path,
+    max_model_len: int | None,
+    block_size: int = 16,
 ) -> Workload:
     """Draw or read all requests of a run.
 
     workload : the scenario's `workload` as plain values in SI units (keys absent or None where not given).
     base_folder : where relative file names start. max_model_len : tokens; limits answers when `max_tokens` is 'model'.
+    block_size : tokens of a KV block, in which shared prefixes are told.
     Raises ScenarioError for a workload that can't be made, DataError for a file that can't be read.
     """
     given = {k: v for k, v in workload.items() if v is not None}
@@ -55,6 +66,8 @@ def build(
             f"workload.duration: no request arrives before {given.get('duration', 0):g} s; "
             "raise the duration or the rate, or give workload.requests"
         )
+    shared = given.get("prefix") or {}
+    which, rows.prompt = prefix.recur(shared, rows.prompt, seed, replication)
     output, max_tokens = _limit(rows, given.get("max_tokens", "model"), max_model_len, notes)
     table = RequestTable.from_columns(
         rows.classes,
@@ -68,7 +81,19 @@ def build(
         priority=rows.priority,
         think_ns=rows.think_ns,
     )
+    table.prefixes = _prefixes(shared, rows, which, block_size, seed, replication)
     return Workload(table, tuple(notes), rows.source, rows.rate, _clients(given.get("clients") or {}, rows))
+
+
+def _prefixes(spec: dict, rows: Rows, which: np.ndarray, block_size: int, seed: int, replication: int):
+    """Shared KV blocks, from the trace's own ids or as the spec says; None when nothing is shared."""
+    if rows.prefix_ids is not None:
+        tokens = spec.get("hash_block_tokens") or TRACE_HASH_BLOCK_TOKENS
+        key = "workload.prefix.hash_block_tokens"
+        made = prefix.trace_blocks(rows.prefix_ids, rows.prompt, tokens, block_size, key)
+    else:
+        made = prefix.shared_blocks(spec, which, rows.prompt, block_size, seed, replication)
+    return made if made is None else replace(made, warm=bool(spec.get("warm")))
 
 
 def _clients(spec: dict, rows: Rows) -> Clients:

@@ -23,7 +23,8 @@ def replay(given: dict, folder: Path, notes: list[str]) -> Rows:
     scale = 1.0 if spec.get("rate_scale") is None else float(spec["rate_scale"])
     if not 0 < scale < float("inf"):
         raise ScenarioError(f"workload.trace.rate_scale: must be above 0 (got {scale:g})")
-    times = to_ns(trace.arrival_s / scale)
+    arrival_s = _spread(trace.arrival_s) if spec.get("spread_stamps") else trace.arrival_s
+    times = to_ns(arrival_s / scale)
     kept = len(times)
     if "duration" in given:
         kept = int(np.searchsorted(times, to_ns(np.array([given["duration"]]))[0], side="left"))
@@ -41,8 +42,20 @@ def replay(given: dict, folder: Path, notes: list[str]) -> Rows:
     span_s = (times[-1] - times[0]) / NS_PER_S if kept > 1 else 0.0
     rate = (kept - 1) / span_s if span_s else float("inf")
     rows = Rows(times, trace.prompt_tokens[:kept], trace.output_tokens[:kept], rate, trace.source)
+    if trace.prefix_ids is not None:
+        rows.prefix_ids = trace.prefix_ids[:kept]
     _label(rows, trace, kept, given.get("classes") or {}, folder / spec["file"], notes)
     return rows
+
+
+def _spread(arrival_s: np.ndarray) -> np.ndarray:
+    """Requests of one time stamp, evenly over the time to the next; those of the last stamp over the typical gap."""
+    stamps, first, count = np.unique(arrival_s, return_index=True, return_counts=True)
+    if len(stamps) < 2:
+        return arrival_s
+    gaps = np.append(np.diff(stamps), np.median(np.diff(stamps)))
+    place = np.arange(len(arrival_s)) - np.repeat(first, count)
+    return arrival_s + np.repeat(gaps / count, count) * place
 
 
 def _label(rows: Rows, trace: Trace, kept: int, classes: dict, path: Path, notes: list[str]) -> None:

@@ -30,6 +30,8 @@ class Rows:
     classes: tuple[str, ...] = ("all",)
     tenants: tuple[str, ...] = ("all",)
     loops: tuple[Loop, ...] = field(default=())
+    prefix_ids: list[list[int]] | None = None
+    """block ids of each prompt, from a trace that has them"""
 
 
 def draw_lengths(

@@ -22,10 +22,11 @@ FORMATS: dict[str, tuple[str, str, str]] = {
     "llmqsim": ("arrival_s", "prompt_tokens", "output_tokens"),
     "azure": ("TIMESTAMP", "ContextTokens", "GeneratedTokens"),
 }
-NOT_USED_YET = ("session_id", "turn", "new_prompt_tokens", "cached_tokens", "reasoning_tokens", "prefix_hash_blocks")
+NOT_USED_YET = ("session_id", "turn", "new_prompt_tokens", "cached_tokens", "reasoning_tokens")
 """Columns that mean something to a server and that this version doesn't act on: the reader is told."""
 LABELS = ("class", "tenant", "priority")
 """Columns that a trace may have beside times and lengths."""
+PREFIX_IDS = "prefix_hash_blocks"
 QUANTISED_SHARE = 0.5
 
 
@@ -40,6 +41,8 @@ class Trace:
     notes: tuple[str, ...] = ()
     labels: dict[str, np.ndarray] = field(default_factory=dict)
     """columns of LABELS that the file has, text, object[n]"""
+    prefix_ids: list[list[int]] | None = None
+    """column prefix_hash_blocks: ids of a prompt's blocks, in order; None when the file has no such column"""
 
     def __len__(self) -> int:
         return len(self.prompt_tokens)
@@ -72,7 +75,8 @@ def read_trace(path: str | Path, format: str = "auto", need_times: bool = True) 
         )
     source = f"trace {Path(path).name}" + (" (Azure format)" if format == "azure" else "")
     notes, labels = tuple(_notes(header, rows)), _labels(text, header, len(rows.prompt), path)
-    return Trace(rows.arrival_s, rows.prompt, rows.output, source, notes, labels)
+    prefix_ids = _prefix_ids(labels.pop(PREFIX_IDS, None), path)
+    return Trace(rows.arrival_s, rows.prompt, rows.output, source, notes, labels, prefix_ids)
 
 
 def _header(text: str, path: str | Path) -> tuple[list[str], int]:
@@ -137,7 +141,7 @@ def _labels(text: str, header: list[str], rows: int, path: str | Path) -> dict[s
     """Columns of LABELS as text, object[rows] each. Raises DataError for a column named twice or an empty label."""
     import pandas as pd
 
-    named = [name for name in LABELS if name in header]
+    named = [name for name in (*LABELS, PREFIX_IDS) if name in header]
     if not named:
         return {}
     twice = [name for name in named if header.count(name) > 1]
@@ -151,10 +155,26 @@ def _labels(text: str, header: list[str], rows: int, path: str | Path) -> dict[s
         raise DataError(f"{path}: columns {', '.join(named)} have {len(frame)} rows, the lengths {rows}; check quotes")
     labels = {name: frame[place].str.strip().to_numpy(dtype=object) for name, place in zip(named, position, strict=True)}
     for name, column in labels.items():
-        if (column == "").any():
+        if name != PREFIX_IDS and (column == "").any():
             row = int(np.flatnonzero(column == "")[0]) + 1
             raise DataError(f"{path}: column '{name}', request {row}: is empty; name one, or remove the column")
     return labels
+
+
+def _prefix_ids(column: np.ndarray | None, path: str | Path) -> list[list[int]] | None:
+    """Space-separated block ids as numbers. Raises DataError for the first that is none."""
+    if column is None:
+        return None
+    ids = []
+    for row, text in enumerate(column.tolist()):
+        try:
+            ids.append([int(part) for part in text.split()])
+        except ValueError:
+            raise DataError(
+                f"{path}: column '{PREFIX_IDS}', request {row + 1}: must be whole numbers with spaces between "
+                f"(got '{text[:60]}')"
+            ) from None
+    return ids
 
 
 def _rectangular(raw: bytes, width: int) -> bool:
@@ -177,6 +197,6 @@ def _notes(header: list[str], rows: Rows) -> list[str]:
         if equal > QUANTISED_SHARE:
             notes.append(
                 f"{equal:.0%} of the trace's requests carry the time stamp of the one before: stamps are rounded, "
-                "and the bursts that this makes may be an artefact"
+                "and the bursts that this makes may be an artefact (trace.spread_stamps spreads them)"
             )
     return notes

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from llmqsim.cluster.cluster import Cluster
 from llmqsim.cost import lower
 from llmqsim.options import HostCost
-from llmqsim.requests import RequestTable
+from llmqsim.requests import PrefixTable, RequestTable
 from tests.support import deployment
 
 GRID_NS = 5_000_000
@@ -51,10 +51,13 @@ class Case:
         names = ("arrival_ns", "prompt_tokens", "output_tokens", "max_tokens")
         table = RequestTable.from_columns(**dict(zip(names, columns, strict=True)))
         size = self.servers["block_size"]
-        table.prefixes = [
+        rows = [
             [1000 * (group + 1) + i for i in range(min(tokens, prompt) // size)]
             for (group, tokens), (_, prompt, _, _) in zip(self.groups, self.requests, strict=False)
-        ] or None
+        ]
+        if rows:
+            offsets = np.cumsum([0, *map(len, rows)])
+            table.prefixes = PrefixTable(offsets, np.array(sum(rows, []), dtype=np.int64))
         return table
 
     def run(self, table: RequestTable | None = None) -> Cluster:

@@ -45,17 +45,17 @@ def servers(arrivals: dict, blocks: int, seed: int) -> dict:
 
 
 @cache
-def load_and_need() -> tuple[float, int]:
+def load_and_need(seed: int) -> tuple[float, int]:
     """70 % of the rate that a burst is served at, and the most blocks that a replica holds at that load."""
     ample = 100_000
     rate = 0.7 * servers({"process": "burst"}, ample, 0)["throughput"]["requests_per_s"]
-    usage = servers({"process": "poisson", "rate": rate}, ample, 0)["kv"]["usage_peak"]
+    usage = servers({"process": "poisson", "rate": rate}, ample, seed)["kv"]["usage_peak"]
     return rate, round(usage * (ample - 1))
 
 
 def point(index: int, seed: int) -> tuple[float, int, str]:
     """P99 TTFT, preemptions and verdict at one pool size; every arrival is accounted for."""
-    rate, need = load_and_need()
+    rate, need = load_and_need(seed)
     blocks = int(need * AMPLE * (SMALLEST / AMPLE) ** (index / (POINTS - 1)))
     summary = servers({"process": "poisson", "rate": rate}, blocks, seed)
     counts = summary["requests"]

@@ -13,6 +13,7 @@ def holder(row: int, known: int, prompt: int | None = None):
         kv_blocks=0,
         block_ids=[],
         hashed_blocks=0,
+        prefix=None,
         computed_tokens=0,
         known_tokens=known,
         prompt_tokens=prompt or known,
@@ -30,7 +31,7 @@ def serve(pool: PrefixPool, who, tokens: int | None = None) -> int:
 
 
 def test_a_shared_prefix_is_hit_as_soon_as_it_is_scheduled():
-    pool = PrefixPool(20, 4, [[1, 2], [1, 2]])
+    pool = PrefixPool(20, 4, [[1, 2], [1, 2]].__getitem__)
     first, second = holder(0, 10), holder(1, 12)
     assert serve(pool, first) == 0
     assert pool.hit_tokens(second) == (8, 0)  # in use by the first: they cost no free block
@@ -40,20 +41,20 @@ def test_a_shared_prefix_is_hit_as_soon_as_it_is_scheduled():
 
 
 def test_a_wholly_cached_prompt_recomputes_its_last_block():
-    pool = PrefixPool(20, 4, [[1, 2], [1, 2]])
+    pool = PrefixPool(20, 4, [[1, 2], [1, 2]].__getitem__)
     serve(pool, holder(0, 8))
     assert pool.hit_tokens(holder(1, 8))[0] == 4
     assert pool.hit_tokens(holder(1, 9))[0] == 8
 
 
 def test_a_hit_ends_at_the_first_block_that_is_not_there():
-    pool = PrefixPool(20, 4, [[1, 2, 3], [1, 9, 3]])
+    pool = PrefixPool(20, 4, [[1, 2, 3], [1, 9, 3]].__getitem__)
     serve(pool, holder(0, 13))
     assert pool.hit_tokens(holder(1, 13))[0] == 4
 
 
 def test_freed_blocks_stay_hittable_but_count_as_free_and_as_needed():
-    pool = PrefixPool(20, 4, [[1, 2], [1, 2]])
+    pool = PrefixPool(20, 4, [[1, 2], [1, 2]].__getitem__)
     first = holder(0, 10)
     serve(pool, first)
     pool.release(first)
@@ -62,7 +63,7 @@ def test_freed_blocks_stay_hittable_but_count_as_free_and_as_needed():
 
 
 def test_the_head_of_a_prompt_lives_longest():
-    pool = PrefixPool(7, 4, [[1, 2, 3], [], [1, 2, 3]])  # 6 usable blocks
+    pool = PrefixPool(7, 4, [[1, 2, 3], [], [1, 2, 3]].__getitem__)  # 6 usable blocks
     first = holder(0, 12)
     serve(pool, first)
     pool.release(first)  # free list: 3 untouched, then block 3, 2, 1 of the prompt
@@ -73,7 +74,7 @@ def test_the_head_of_a_prompt_lives_longest():
 
 def test_unhashed_blocks_are_reused_first_when_the_version_does_so():
     for unhashed_first, hits in ((False, 0), (True, 4)):
-        pool = PrefixPool(4, 4, [[1], [], [1], []], unhashed_first)  # 3 usable
+        pool = PrefixPool(4, 4, [[1], [], [1], []].__getitem__, unhashed_first)  # 3 usable
         whole, partial = holder(0, 4), holder(1, 2)
         serve(pool, whole)
         serve(pool, partial)
@@ -84,7 +85,7 @@ def test_unhashed_blocks_are_reused_first_when_the_version_does_so():
 
 
 def test_a_preempted_request_finds_its_own_blocks_again_also_generated_ones():
-    pool = PrefixPool(20, 4, [[]])
+    pool = PrefixPool(20, 4, [[]].__getitem__)
     who = holder(0, 14, prompt=6)
     serve(pool, who)
     pool.release(who)
@@ -93,13 +94,13 @@ def test_a_preempted_request_finds_its_own_blocks_again_also_generated_ones():
 
 
 def test_nobody_hits_the_private_blocks_of_others():
-    pool = PrefixPool(20, 4, [[], []])
+    pool = PrefixPool(20, 4, [[], []].__getitem__)
     serve(pool, holder(0, 16))
     assert pool.hit_tokens(holder(1, 16))[0] == 0
 
 
 def test_a_step_that_is_not_to_be_leaves_no_hashes():
-    pool = PrefixPool(20, 4, [[1, 2], [1, 2]])
+    pool = PrefixPool(20, 4, [[1, 2], [1, 2]].__getitem__)
     who = holder(0, 8)
     serve(pool, who)
     pool.forget(who, 4)
@@ -107,7 +108,7 @@ def test_a_step_that_is_not_to_be_leaves_no_hashes():
 
 
 def test_evicted_blocks_come_back_from_the_host_tier():
-    pool = PrefixPool(5, 4, [[1, 2], [], [1, 2]], host_blocks=10)  # 4 usable
+    pool = PrefixPool(5, 4, [[1, 2], [], [1, 2]].__getitem__, host_blocks=10)  # 4 usable
     first, other = holder(0, 9), holder(1, 16)
     serve(pool, first)
     pool.release(first)
@@ -120,7 +121,7 @@ def test_evicted_blocks_come_back_from_the_host_tier():
 
 
 def test_a_full_host_tier_forgets_the_oldest():
-    pool = PrefixPool(3, 4, [[1], [2], [3], [1]], host_blocks=1)  # 2 usable
+    pool = PrefixPool(3, 4, [[1], [2], [3], [1]].__getitem__, host_blocks=1)  # 2 usable
     for row in range(3):
         who = holder(row, 8)
         serve(pool, who)
@@ -129,7 +130,7 @@ def test_a_full_host_tier_forgets_the_oldest():
 
 
 def test_a_warm_cache_is_hit_by_the_first_request():
-    pool = PrefixPool(20, 4, [[1, 2]])
+    pool = PrefixPool(20, 4, [[1, 2]].__getitem__)
     pool.warm([1, 2])
     assert pool.held_blocks == 0
     assert pool.hit_tokens(holder(0, 9)) == (8, 2)

@@ -103,8 +103,8 @@ def test_lengths_without_times(write):
 
 
 def test_columns_that_are_not_used_and_rounded_stamps_are_told(write):
-    t = read_trace(write("arrival_s,prompt_tokens,output_tokens,prefix_hash_blocks\n" + "3,10,5,1 2 3\n" * 5))
-    assert "prefix_hash_blocks" in t.notes[0] and "stamps are rounded" in t.notes[1]
+    t = read_trace(write("arrival_s,prompt_tokens,output_tokens,session_id\n" + "3,10,5,7\n" * 5))
+    assert "session_id" in t.notes[0] and "stamps are rounded" in t.notes[1]
 
 
 @pytest.mark.parametrize(
