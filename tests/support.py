@@ -52,6 +52,7 @@ def deployment(
     routing: str = "round_robin",
     batching: str = "continuous",
     preemption: str = "recompute_newest",
+    ordering: str = "fcfs",
     policy: dict | None = None,
     block_bytes: int | None = None,
     **options,
@@ -72,7 +73,7 @@ def deployment(
         capacity=capacity,
         routing=registry.make("routing", routing),
         batching=registry.make("batching", batching, policy),
-        ordering=registry.make("ordering", "fcfs"),
+        ordering=registry.make("ordering", ordering),
         preemption=registry.make("preemption", preemption),
     )
 

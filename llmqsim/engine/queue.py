@@ -50,7 +50,7 @@ class WaitingQueue:
         """A preempted request waits again: at the front, where its key puts it, or behind everybody there now."""
         sequence.preempted_ns = now_ns
         if last:
-            self._insert(sequence, SORTED, self._ordering.late_key(now_ns))
+            self._insert(sequence, SORTED, self._ordering.late_key(sequence, now_ns))
         elif self._ordering.preempted_go_first:
             self._fronts += 1
             self._insert(sequence, FRONT, -self._fronts)

@@ -26,6 +26,7 @@ class Sequence:
         "prompt_tokens",
         "max_tokens",
         "class_id",
+        "priority",
         "computed_tokens",
         "known_tokens",
         "generated_tokens",
@@ -58,6 +59,7 @@ class Sequence:
         self.prompt_tokens = int(table.prompt_tokens[row])
         self.max_tokens = int(table.max_tokens[row])
         self.class_id = int(table.class_id[row])
+        self.priority = int(table.priority[row])
         self.computed_tokens = 0
         self.known_tokens = self.prompt_tokens
         self.generated_tokens = 0

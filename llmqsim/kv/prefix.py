@@ -1,6 +1,6 @@
 """PrefixPool: a KV pool that knows its blocks one by one, so that requests with a common prefix share them.
 
-Rules of vLLM V1's block pool (../shared/design/engine_semantics.md section 2; docs/engine_semantics.md):
+Rules of vLLM V1's block pool (docs/engine_semantics.md):
 
 - only full blocks have a hash, chained on what comes before; shareable as soon as a step that computes them is formed;
 - generated blocks are hashed, too: a preempted request finds its own again if nobody took them meanwhile;

@@ -17,6 +17,22 @@ class Fcfs(Ordering):
         """Arrival time."""
         return request.arrival_ns
 
-    def late_key(self, now_ns: int) -> int:
+    def late_key(self, request: RequestView, now_ns: int) -> int:
         """Now: nobody in the queue has arrived later."""
         return now_ns
+
+
+@register("ordering", "priority")
+@dataclass(frozen=True)
+class Priority(Ordering):
+    """Most urgent class first (lowest `priority`), then by arrival; a preempted request is sorted in again (vLLM's)."""
+
+    preempted_go_first = False
+
+    def key(self, request: RequestView) -> tuple[int, int]:
+        """Priority, then arrival time."""
+        return request.priority, request.arrival_ns
+
+    def late_key(self, request: RequestView, now_ns: int) -> tuple[int, int]:
+        """Behind all of its priority."""
+        return request.priority, now_ns

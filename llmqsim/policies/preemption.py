@@ -22,6 +22,16 @@ class RecomputeNewest(Preemption):
         return running[-1]
 
 
+@register("preemption", "recompute_least_urgent")
+@dataclass(frozen=True)
+class RecomputeLeastUrgent(Preemption):
+    """vLLM V1 under priority: the least urgent gives way (highest `priority`), of equals the one that arrived last."""
+
+    def victim(self, running: Sequence[RequestView]) -> RequestView:
+        """Largest (priority, arrival, row)."""
+        return max(running, key=lambda request: (request.priority, request.arrival_ns, request.row))
+
+
 @register("preemption", "swap_newest")
 @dataclass(frozen=True)
 class SwapNewest(Preemption):

@@ -19,6 +19,8 @@ class RequestView(Protocol):
     prompt_tokens: int
     max_tokens: int
     class_id: int
+    priority: int
+    """lower is more urgent"""
     computed_tokens: int
     """tokens whose KV exists or is being written by a formed step"""
     known_tokens: int
@@ -149,8 +151,8 @@ class Ordering:
         """Key of a request when it joins."""
         raise NotImplementedError(f"{type(self).__name__} must give a key")
 
-    def late_key(self, now_ns: int) -> Any:
-        """A key behind all that have joined until now."""
+    def late_key(self, request: RequestView, now_ns: int) -> Any:
+        """Key of a request that goes to the back: behind all of its kind that have joined until now."""
         raise NotImplementedError(f"{type(self).__name__} can't send a request to the back of the queue")
 
 

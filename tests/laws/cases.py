@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from llmqsim.cluster.cluster import Cluster
 from llmqsim.cost import lower
 from llmqsim.options import HostCost
-from llmqsim.requests import PrefixTable, RequestTable
+from llmqsim.requests import INDEX, PrefixTable, RequestTable
 from tests.support import deployment
 
 GRID_NS = 5_000_000
@@ -28,6 +28,7 @@ BATCHING = [
     ("static", {"size": 3, "max_wait_s": 0.02}),
     ("static", {}),
 ]
+RECOMPUTE = ["recompute_newest", "recompute_newest", "recompute_least_urgent"]
 SWAPPING = ("continuous", "partial_prefills", "vllm_v0")
 
 
@@ -50,6 +51,7 @@ class Case:
         columns = np.array(self.requests, dtype=np.int64).reshape(-1, 4).T
         names = ("arrival_ns", "prompt_tokens", "output_tokens", "max_tokens")
         table = RequestTable.from_columns(**dict(zip(names, columns, strict=True)))
+        table.data[INDEX["priority"]] = [group for group, _ in self.groups] or 0
         size = self.servers["block_size"]
         rows = [
             [1000 * (group + 1) + i for i in range(min(tokens, prompt) // size)]
@@ -92,7 +94,8 @@ def cases(draw, max_requests: int = 25) -> Case:
     servers = dict(
         batching=name,
         policy=policy,
-        preemption=draw(st.sampled_from(["recompute_newest", "swap_newest"])) if name in SWAPPING else "recompute_newest",
+        preemption=draw(st.sampled_from(RECOMPUTE + ["swap_newest"] if name in SWAPPING else RECOMPUTE)),
+        ordering=draw(st.sampled_from(["fcfs", "fcfs", "priority"])),
         block_bytes=1000,
         swap_space_bytes=draw(st.sampled_from([0, 3000, 10**6])),
         swap_block_s=draw(st.sampled_from([0.0, 0.001])),

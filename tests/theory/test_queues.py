@@ -119,3 +119,31 @@ def test_littles_law_holds_for_the_reported_figures():
     waiting_s = sum(u.waiting_ns for u in result.usage) / 1e9
     summary = result.summary()
     assert waiting_s == pytest.approx(summary["wait_s"]["mean"] * summary["requests"]["arrived"], rel=1e-12)
+
+
+@pytest.mark.parametrize("load", [0.5, 1.5])
+def test_batch_service_without_limit(load):
+    """M/D/1 with batches of whoever waits: an arrival that finds the server busy waits for the rest of one service.
+
+    Arrivals go on joining the next batch, so any load is stable. A busy period has exp(load) services on average (each
+    is followed by another if anybody came during it); by PASTA an arrival finds the server busy with probability
+    load x exp(load) / (1 + load x exp(load)), and then waits half a service on average.
+    """
+    scenario = from_mapping(
+        {
+            "workload": {
+                "requests": 4000,
+                "arrivals": {"process": "poisson", "rate": load},
+                "lengths": {"prompt": 10, "output": 1},
+            },
+            "cost": {"model": "constant", "step": 1.0},
+            "engine": {
+                "batching": "static",
+                "max_num_seqs": 4096,
+                "max_num_batched_tokens": 100_000,
+                "enable_chunked_prefill": False,
+            },
+        }
+    )
+    busy = load * np.exp(load) / (1 + load * np.exp(load))
+    expect(busy / 2, mean_waits(scenario, 10), 0.05)

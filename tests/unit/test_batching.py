@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from llmqsim.cost import lower
-from llmqsim.requests import Outcome, Reason
+from llmqsim.requests import INDEX, Outcome, Reason
 from tests.support import run, seconds, table
 
 
@@ -146,3 +146,33 @@ def test_a_preempted_request_resumes_from_its_own_cached_blocks(caching):
     )
     assert cluster.replicas[0].usage.preemptions > 0
     assert (cluster.replicas[0].usage.cached_tokens > 0) == caching
+
+
+def with_priority(requests, priorities):
+    made = table(*requests)
+    made.data[INDEX["priority"]] = priorities
+    return made
+
+
+def test_the_urgent_go_first_and_are_sorted_in_again_after_a_preemption():
+    requests = with_priority([(0.0, 4, 3), (0.1, 4, 1), (0.2, 4, 1)], [1, 1, 0])
+    cluster = run(requests, max_num_seqs=1, ordering="priority")
+    assert seconds(cluster.table.first_token_ns) == [1.0, 5.0, 4.0]
+
+
+def test_the_least_urgent_gives_way_even_if_it_was_there_first():
+    requests = with_priority([(0.0, 15, 4), (0.0, 15, 4)], [1, 0])
+    options = dict(ordering="priority", preemption="recompute_least_urgent")
+    cluster = run(requests, blocks=3, **options)
+    assert cluster.table.preemptions.tolist() == [1, 0]
+
+
+def test_a_victim_that_had_its_tokens_in_this_step_gives_them_back():
+    # The less urgent one is admitted first, grows first, and then loses its row to the urgent one in the same step.
+    requests = with_priority([(0.0, 15, 4), (0.5, 15, 4)], [1, 0])
+    options = dict(ordering="priority", preemption="recompute_least_urgent")
+    cluster = run(requests, blocks=3, **options)
+    assert cluster.table.preemptions.tolist() == [1, 0]
+    assert cluster.table.generated_tokens.tolist() == [4, 4]
+    usage = cluster.replicas[0].usage
+    assert usage.tokens == 2 * (15 + 3) + usage.recomputed_tokens
