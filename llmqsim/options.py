@@ -45,6 +45,14 @@ class EngineOptions:
     """between a GPU and its host, for swap and offload"""
     swap_block_s: float = 0.0
     """time of each block that is copied one by one; 0: merged copies at the link's bandwidth"""
+    pipeline_parallel_size: int = 1
+    """stages that the layers of the model are cut into, on as many groups of tensor-parallel GPUs"""
+    enable_expert_parallel: bool = False
+    """whole experts on the tensor-parallel GPUs, not a slice of each"""
+    cudagraph_mode: str = "full_and_piecewise"
+    """which steps run captured: 'full_and_piecewise' all, 'full_decode_only' those without a prefill chunk"""
+    sampler: str = "plain"
+    """'plain' greedy or temperature; 'top_p' sorts the vocabulary for top-p or top-k"""
 
 
 @dataclass(frozen=True)
@@ -61,4 +69,30 @@ class HostCost:
     """tokenise and HTTP, before the engine sees the request"""
     request_after_s: float = 0.0
     """detokenise and stream, added to every token's time of delivery"""
+    per_streamed_token_s: float = 0.0
+    """per token made in a step, where detokenising and streaming are in the engine's own loop"""
+    eager_per_layer_s: float = 0.0
+    """least time of a model layer in a step that no CUDA graph covers: its kernels are launched one by one"""
+    sampler_s: float = 0.0
+    """added to every step that samples with top-p or top-k"""
+    sampler_per_logit_s: float = 0.0
+    """the same per row and vocabulary entry, on a GPU with the bandwidth of an H100 SXM; scales with 1 / bandwidth"""
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class MemoryRule:
+    """What an engine takes of a GPU's memory beside weights and KV cache (kv/capacity.py)."""
+
+    rule: str = "vllm"
+    """'vllm': share x memory - weights - reserve; 'sglang': share x memory - weights; 'trtllm': share x (memory -
+    weights - reserve)"""
+    base_bytes: int = 0
+    """context, and activations of 2,048 tokens"""
+    collectives_bytes: int = 0
+    """with tensor parallelism"""
+    large_vocabulary_bytes: int = 0
+    """for a vocabulary of 128,000 entries or more"""
+    graph_bytes_per_layer: int = 0
+    """for each layer and captured size, where graphs count against the share"""
     source: str = ""

@@ -55,7 +55,6 @@ def load_kernels(gpu: Gpu, kv_bytes: int) -> Kernels:
     notes = list(_provenance(data, gpu))
     if suffix and "decode_attention" + suffix not in families:
         notes.append("no 8-bit KV timings for this GPU: the 16-bit efficiencies are used with half the KV bytes")
-    reduce = families["all_reduce"]["constants"]
     return Kernels(
         gemm=Gemm(_roofline(families["gemm"]["constants"], gpu)),
         prefill=PrefillAttention(
@@ -69,9 +68,7 @@ def load_kernels(gpu: Gpu, kv_bytes: int) -> Kernels:
             decode["unsplit_blocks_per_multiprocessor"] * gpu.multiprocessors,
         ),
         elementwise=Elementwise(_roofline(families["elementwise"]["constants"], gpu)),
-        all_reduce=AllReduce(
-            _link(reduce["direct"], gpu), reduce["direct"]["second_stage_s"], _link(reduce["library"], gpu)
-        ),
+        all_reduce=_all_reduce(families["all_reduce"]["constants"], gpu),
         derate=Derate(**{key: data["derate"][key] for key in ("share", "start_tokens", "full_tokens")}),
         kv_bytes=kv_bytes,
         provenance=tuple(notes),
@@ -86,6 +83,15 @@ def _roofline(constants: Mapping[str, Any], gpu: Gpu) -> Roofline:
         bytes_per_s=gpu.memory_bandwidth_bytes_per_s * constants["memory_efficiency"],
         overlap=constants["overlap"],
     )
+
+
+def _all_reduce(constants: Mapping[str, Any], gpu: Gpu) -> AllReduce:
+    """As fitted over NVLink; over a link with a latency of its own a ring at that latency and its full bandwidth."""
+    if gpu.interconnect_latency_s is not None:
+        link = Roofline(gpu.interconnect_latency_s, 1.0, gpu.interconnect_bytes_per_s)
+        return AllReduce(link, 0.0, link, direct_bytes=0)
+    direct, library = constants["direct"], constants["library"]
+    return AllReduce(_link(direct, gpu), direct["second_stage_s"], _link(library, gpu))
 
 
 def _link(constants: Mapping[str, Any], gpu: Gpu) -> Roofline:

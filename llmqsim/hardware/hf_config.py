@@ -1,4 +1,4 @@
-"""Reading a Hugging Face `config.json` of a dense decoder-only transformer. The names are those of that file."""
+"""Reading a Hugging Face `config.json` of a decoder-only transformer. The names are those of that file."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from llmqsim.errors import ScenarioError, did_you_mean
+from llmqsim.hardware.hf_parts import attention, experts, short, weight_types, windows
 from llmqsim.hardware.model import Model
 
 SPELLINGS: dict[str, tuple[str, ...]] = {
@@ -22,22 +23,15 @@ SPELLINGS: dict[str, tuple[str, ...]] = {
 }
 """each dimension and the keys that families use for it"""
 REQUIRED = ("hidden", "layers", "heads", "intermediate", "vocab", "max_position_embeddings")
-
-NOT_YET: dict[str, str] = {
-    "num_local_experts": "mixture of experts",
-    "num_experts": "mixture of experts",
-    "n_routed_experts": "mixture of experts",
-    "kv_lora_rank": "multi-head latent attention",
-    "quantization_config": "quantised weights",
-    "text_config": "a language model nested in a larger one",
-}
-"""keys of what isn't modelled; a value of null or 0 is as good as absence"""
+OUTER = ("quantization_config", "torch_dtype", "dtype", "tie_word_embeddings", "_name_or_path")
+"""keys that a model with a nested `text_config` keeps outside of it"""
 
 LAYER_NORM = frozenset({"opt", "gpt2", "gpt_neox", "gptj", "bloom", "phi", "starcoder2"})
 UNGATED = LAYER_NORM
 ALL_BIASES = frozenset({"opt", "gpt2", "gpt_neox", "bloom", "phi", "starcoder2"})
-QKV_BIAS = frozenset({"qwen2"})
-TIED_BY_DEFAULT = frozenset({"opt", "gpt2", "bloom", "gemma"})
+QKV_BIAS = frozenset({"qwen2", "qwen2_moe"})
+QK_NORM = frozenset({"qwen3", "qwen3_moe"})
+TIED_BY_DEFAULT = frozenset({"opt", "gpt2", "bloom", "gemma", "gemma2", "gemma3_text"})
 OPT_POSITION_OFFSET = 2
 """OPT's position table has two rows more than positions (transformers, modeling_opt.py, from memory)"""
 DTYPE_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
@@ -47,7 +41,8 @@ def model_from_config(config: Mapping[str, Any] | str | Path) -> Model:
     """The model that a `config.json` (a mapping or the path of a file) describes.
 
     A missing num_key_value_heads means one per attention head, a missing head_dim hidden_size / heads, a missing
-    tie_word_embeddings the family's default. float32 weights are served as bfloat16, as vLLM's `dtype: auto` does.
+    tie_word_embeddings the family's default. Of a model with `text_config` only the language model is read. float32
+    weights are served as bfloat16, as vLLM's `dtype: auto` does.
     Raises ScenarioError for an unreadable file, a missing or impossible dimension (all at once), and for what is not
     modelled, naming the key.
     """
@@ -61,15 +56,16 @@ def model_from_config(config: Mapping[str, Any] | str | Path) -> Model:
 
 def from_mapping(config: Mapping[str, Any], *, name: str, source: str, place: str = "") -> Model:
     """Build a Model from the keys of a config.json. `place` goes in front of every fault."""
-    faults = _refused(config, place)
-    found = {field: _dimension(config, field, place, faults) for field in SPELLINGS}
-    if faults:
-        raise ScenarioError(*faults)
+    config = _language_part(config)
+    faults = _refused(config)
+    found = {field: _dimension(config, field, faults) for field in SPELLINGS}
     kind = str(config.get("model_type", ""))
-    values = {field: value for field, (_, value) in found.items()}
-    values["kv_heads"] = values["kv_heads"] or values["heads"]
-    values["head_dim"] = values["head_dim"] or values["hidden"] // values["heads"]
-    sources = {field: f"{source}: {key}" if key else f"{source}: derived" for field, (key, _) in found.items()}
+    values: dict[str, Any] = {field: value for field, (_, value) in found.items()}
+    keys = {field: key for field, (key, _) in found.items()}
+    for part in (attention, experts, windows, weight_types):
+        part(config, kind, values, keys, faults)
+    if faults:
+        raise ScenarioError(*(place + fault for fault in faults))
     model = Model(
         name=name,
         gated=kind not in UNGATED and str(config.get("hidden_act", "silu")) in ("silu", "swish", "gelu_pytorch_tanh"),
@@ -77,14 +73,26 @@ def from_mapping(config: Mapping[str, Any], *, name: str, source: str, place: st
         norm_vectors=2 if kind in LAYER_NORM else 1,
         qkv_bias=kind in ALL_BIASES | QKV_BIAS or bool(config.get("attention_bias", False)),
         output_bias=kind in ALL_BIASES or bool(config.get("attention_bias", False)),
-        mlp_bias=kind in ALL_BIASES or bool(config.get("mlp_bias", False)),
-        qk_norm=kind == "qwen3",
+        mlp_bias=kind in ALL_BIASES | {"gpt_oss"} or bool(config.get("mlp_bias", False)),
+        qk_norm=kind in QK_NORM,
         position_rows=_position_rows(kind, values["max_position_embeddings"]),
-        sources=sources,
+        sources={field: f"{source}: {key}" if key else f"{source}: derived" for field, key in keys.items()},
         **values,
     )
-    _check_shape(model, place)
+    if not model.kv_lora_rank and model.heads % model.kv_heads:
+        raise ScenarioError(
+            f"{place}num_key_value_heads: must divide num_attention_heads {model.heads} (got {model.kv_heads})"
+        )
     return model
+
+
+def _language_part(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The keys of the language model: a nested `text_config` with what stands outside of it."""
+    nested = config.get("text_config")
+    if not isinstance(nested, Mapping):
+        return config
+    outer = {key: config[key] for key in OUTER if config.get(key) is not None}
+    return outer | {key: value for key, value in nested.items() if value is not None}
 
 
 def _read(path: Path) -> Mapping[str, Any]:
@@ -112,40 +120,35 @@ def _name(config: Mapping[str, Any], otherwise: str) -> str:
     return str(config.get("_name_or_path") or otherwise)
 
 
-def _refused(config: Mapping[str, Any], place: str) -> list[str]:
+def _refused(config: Mapping[str, Any]) -> list[str]:
     """Sentences about what the config asks for and this simulator does not model."""
-    faults = [
-        f"{place}{key}: {what} is not modelled (got {_short(config[key])}); give a dense model in 16 bits"
-        for key, what in NOT_YET.items()
-        if config.get(key)
-    ]
-    window, longest = config.get("sliding_window"), config.get("max_position_embeddings")
-    if window and config.get("use_sliding_window", True) and not (longest and window >= longest):
-        faults.append(
-            f"{place}sliding_window: windowed attention is not modelled (got {window}); "
-            "null treats it as full attention"
-        )
+    faults = []
     dtype = config.get("torch_dtype", config.get("dtype"))
     if dtype is not None and dtype not in DTYPE_BYTES:
-        faults.append(f"{place}torch_dtype: must be one of {', '.join(sorted(DTYPE_BYTES))} (got {_short(dtype)})")
+        faults.append(f"torch_dtype: must be one of {', '.join(sorted(DTYPE_BYTES))} (got {short(dtype)})")
+    if config.get("is_encoder_decoder"):
+        faults.append("is_encoder_decoder: encoders are not modelled (got true); give a decoder-only model")
+    for key in ("ssm_state_size", "mamba_d_state", "linear_num_key_heads"):
+        if config.get(key):
+            faults.append(f"{key}: state-space and linear attention are not modelled (got {short(config[key])})")
     return faults
 
 
-def _dimension(config: Mapping[str, Any], field: str, place: str, faults: list[str]) -> tuple[str, int]:
+def _dimension(config: Mapping[str, Any], field: str, faults: list[str]) -> tuple[str, int]:
     """The key in use and its value; ('', 0) where it is absent, with a fault if it must not be."""
     for key in SPELLINGS[field]:
         value = config.get(key)
         if value is None:
             continue
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**31:
-            faults.append(f"{place}{key}: must be a whole number from 1 on (got {_short(value)})")
+            faults.append(f"{key}: must be a whole number from 1 on (got {short(value)})")
             return key, 0
         return key, value
     if field == "intermediate" and config.get("model_type") in ("gpt2", "bloom"):
         return "", 4 * int(config.get("n_embd") or config.get("hidden_size") or 0)
     if field in REQUIRED:
         near = did_you_mean(SPELLINGS[field][0], [k for k in config if isinstance(k, str)])
-        faults.append(f"{place}{SPELLINGS[field][0]}: missing from the config.json{near}")
+        faults.append(f"{SPELLINGS[field][0]}: missing from the config.json{near}")
     return "", 0
 
 
@@ -153,15 +156,3 @@ def _position_rows(kind: str, longest: int) -> int:
     if kind == "opt":
         return longest + OPT_POSITION_OFFSET
     return longest if kind == "gpt2" else 0
-
-
-def _check_shape(model: Model, place: str) -> None:
-    if model.heads % model.kv_heads:
-        raise ScenarioError(
-            f"{place}num_key_value_heads: must divide num_attention_heads {model.heads} (got {model.kv_heads})"
-        )
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -8,30 +8,68 @@ from typing import Any
 
 from llmqsim.errors import ScenarioError, did_you_mean
 from llmqsim.hardware.data import find, read_preset, sourced
+from llmqsim.hardware.engine_rules import (
+    capture_sizes,
+    defaults_by_gpu,
+    lacking,
+    memory_share,
+    prompt_limits,
+)
 from llmqsim.hardware.gpu import Gpu
 from llmqsim.hardware.model import Model
-from llmqsim.options import EngineOptions, HostCost
+from llmqsim.options import EngineOptions, HostCost, MemoryRule
 
 HOST_KEYS: dict[str, str] = {
     "per_step": "per_step_s",
     "per_step_tp": "per_step_tp_s",
     "per_running": "per_running_s",
     "per_mixed_layer": "per_mixed_layer_s",
+    "per_streamed_token": "per_streamed_token_s",
+    "eager_per_layer": "eager_per_layer_s",
+    "sampler": "sampler_s",
+    "sampler_per_logit": "sampler_per_logit_s",
     "request_before": "request_before_s",
     "request_after": "request_after_s",
 }
 """how a scenario spells the fields of HostCost under `engine.host`"""
 
-PLAIN = ("block_size", "gpu_memory_utilization", "kv_cache_dtype", "enable_chunked_prefill")
+PLAIN = (
+    "block_size",
+    "gpu_memory_utilization",
+    "kv_cache_dtype",
+    "enable_chunked_prefill",
+    "enable_prefix_caching",
+    "watermark",
+    "swap_space_bytes",
+    "scheduler_reserve_full_isl",
+    "in_flight",
+    "cudagraph_mode",
+    "unhashed_blocks_first",
+)
+"""options that a preset states as one value"""
 NO_DEFAULT = ("num_gpu_blocks_override", "kv_cache_memory_bytes")
 SPECIAL = ("async_scheduling", "enforce_eager", "host")
 """override keys that are not fields of EngineOptions"""
-IDEAL = "a cost model of the user's own: no host time, no CUDA graphs, synchronous unless said"
+IDEAL = "a cost model of the user's own: no host time, no CUDA graphs, synchronous, no prefix cache unless said"
 
 
 def engine_names() -> tuple[str, ...]:
     """All engine presets, sorted."""
     return tuple(sorted(read_preset("engines.yaml")["engines"]))
+
+
+def batching_policy(preset: str) -> tuple[str, str]:
+    """Name of the batching policy that does what the engine does, and its source. Raises ScenarioError when unknown."""
+    data = read_preset("engines.yaml")
+    return sourced(data["engines"][find("engine.preset", preset, data["engines"])]["batching"], data["sources"])
+
+
+def memory_rule(preset: str) -> MemoryRule:
+    """What the engine takes of a GPU's memory beside weights and KV; vLLM's latest for options made by hand."""
+    data = read_preset("engines.yaml")
+    entry = dict(data["engines"].get(preset, data["engines"]["vllm-0.19"])["memory"])
+    source = entry.pop("source")
+    return MemoryRule(source=data["sources"].get(source, source), **entry)
 
 
 def engine_options(
@@ -45,26 +83,29 @@ def engine_options(
 ) -> tuple[EngineOptions, HostCost, dict[str, str]]:
     """Merge the preset's defaults for this GPU and model with what the user set.
 
-    tp : GPUs of one replica; the defaults read here do not depend on it. overrides : keys of EngineOptions, or
-    `async_scheduling`, `enforce_eager` and `host` (a mapping of HOST_KEYS, seconds); `max_model_len` may be 'auto'
-    (whatever the KV pool holds). Keys that are absent or None take the default. ideal : the cost model is the user's
-    own (constant, affine), so the hardware-like parts default to nothing. Third result: field to the text of its
-    origin. Raises ScenarioError for an unknown preset or key.
+    tp : GPUs of one tensor-parallel group. overrides : keys of EngineOptions, or `async_scheduling`, `enforce_eager`
+    and `host` (a mapping of HOST_KEYS, seconds); `max_model_len` may be 'auto' (whatever the KV pool holds). Keys that
+    are absent or None take the default. ideal : the cost model is the user's own (constant, affine), so the
+    hardware-like parts default to nothing. Third result: field to the text of its origin.
+    Raises ScenarioError for an unknown preset or key, and for an option that these versions don't have.
     """
     data = read_preset("engines.yaml")
     name = find("engine.preset", preset, data["engines"])
+    entry, sources = data["engines"][name], data["sources"]
     given = {key: value for key, value in overrides.items() if value is not None}
     _check_keys(given)
-    values, origins = _defaults(data["engines"][name], data["sources"], gpu, model)
+    values, origins = _defaults(entry, sources, gpu, model)
+    if faults := lacking(name, entry, given, values):
+        raise ScenarioError(*faults)
     _override(values, origins, given, ideal)
+    prompt_limits(entry, sources, values, origins, given)
     if "cudagraph_capture_sizes" not in values:
-        values["cudagraph_capture_sizes"], origins["cudagraph_capture_sizes"] = _capture_sizes(
-            data["engines"][name]["cudagraph"], data["sources"], values["max_num_seqs"]
+        values["cudagraph_capture_sizes"], origins["cudagraph_capture_sizes"] = capture_sizes(
+            entry["cudagraph"], sources, values["max_num_seqs"]
         )
-    if not values["enable_chunked_prefill"] and "max_num_batched_tokens" not in given and values["max_model_len"]:
-        values["max_num_batched_tokens"] = max(values["max_num_batched_tokens"], values["max_model_len"])
-        origins["max_num_batched_tokens"] += "; raised to max_model_len, as chunked prefill is off"
-    host, host_origins = _host(data["engines"][name]["host"], data["sources"], given.get("host") or {}, ideal)
+    if gpu is not None and "gpu_memory_utilization" not in given:
+        memory_share(entry, values, origins, gpu, tp)
+    host, host_origins = _host(entry["host"], sources, given.get("host") or {}, values["in_flight"], ideal)
     return EngineOptions(preset=name, **values), host, origins | host_origins
 
 
@@ -89,16 +130,14 @@ def _defaults(
     """The preset's values for this GPU and model, and where each comes from."""
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
-    for key in (*PLAIN, "scheduler_reserve_full_isl", "in_flight"):
+    for key in PLAIN:
         values[key], origins[key] = sourced(entry[key], sources)
-    large = gpu is not None and _is_large(gpu, entry["large_gpus"])
-    column = "large" if large else "other"
-    card = f"{gpu.name} takes the column for {'large cards' if large else 'all others'}" if gpu else "no GPU is named"
-    for key in ("max_num_seqs", "max_num_batched_tokens"):
-        values[key], source = sourced(entry[key], sources, column)
-        origins[key] = f"{source}; {card}"
+    defaults_by_gpu(entry, sources, values, origins, gpu)
     for key in NO_DEFAULT:
         values[key], origins[key] = None, "not set"
+    top_p = model is not None and model.top_p_sampling
+    values["sampler"] = "top_p" if top_p else "plain"
+    origins["sampler"] = f"published generation defaults of {model.name}" if model else "no model: nothing to sort"
     for option in fields(EngineOptions):
         if option.default is not MISSING:
             values.setdefault(option.name, option.default)
@@ -108,14 +147,11 @@ def _defaults(
     return values, origins
 
 
-def _is_large(gpu: Gpu, rule: Mapping[str, Any]) -> bool:
-    return gpu.memory_bytes >= rule["minimum_memory_bytes"] and gpu.architecture in rule["architectures"]
-
-
 def _override(values: dict[str, Any], origins: dict[str, str], given: Mapping[str, Any], ideal: bool) -> None:
     if ideal:
-        values.update(in_flight=1, cudagraph_capture_sizes=())
-        origins.update(in_flight=IDEAL, cudagraph_capture_sizes=IDEAL)
+        bare = {"in_flight": 1, "cudagraph_capture_sizes": (), "enable_prefix_caching": False, "sampler": "plain"}
+        values.update(bare)
+        origins.update(dict.fromkeys(bare, IDEAL))
     for key, value in given.items():
         if key == "max_model_len" and value == "auto":
             values[key], origins[key] = None, "auto: what the KV pool holds"
@@ -130,23 +166,10 @@ def _override(values: dict[str, Any], origins: dict[str, str], given: Mapping[st
             values[key], origins[key] = value, "scenario"
 
 
-def _capture_sizes(
-    rule: Mapping[str, Any], sources: Mapping[str, str], max_num_seqs: int
-) -> tuple[tuple[int, ...], str]:
-    """Token counts with a CUDA graph: 1, 2, 4, then every 8 and every 16 up to the preset's limits."""
-    largest = rule["step_16_until"]
-    if rule["per_max_num_seqs"]:
-        largest = min(largest, 2 * max_num_seqs)
-    sizes = [1, 2, 4, *range(8, rule["step_8_until"] + 1, 8)]
-    sizes += range(rule["step_8_until"] + 16, rule["step_16_until"] + 1, 16)
-    kept = tuple(size for size in sizes if size <= largest)
-    return kept, f"{sources.get(rule['source'], rule['source'])}; {len(kept)} sizes up to {kept[-1]}"
-
-
 def _host(
-    entry: Mapping[str, Any], sources: Mapping[str, str], given: Mapping[str, float], ideal: bool
+    entry: Mapping[str, Any], sources: Mapping[str, str], given: Mapping[str, float], in_flight: int, ideal: bool
 ) -> tuple[HostCost, dict[str, str]]:
-    """The preset's host time with the user's values put over it."""
+    """The preset's host time, which depends on how much of it overlaps, with the user's values put over it."""
     values: dict[str, float] = {}
     origins: dict[str, str] = {}
     for key, field_name in HOST_KEYS.items():
@@ -155,5 +178,6 @@ def _host(
         elif ideal:
             values[field_name], origins[f"host.{key}"] = 0.0, IDEAL
         else:
-            values[field_name], origins[f"host.{key}"] = sourced(entry[field_name], sources)
+            rule = entry[field_name].get(f"in_flight_{in_flight}", entry[field_name])
+            values[field_name], origins[f"host.{key}"] = sourced(rule, sources)
     return HostCost(**values, source=origins["host.per_step"]), origins

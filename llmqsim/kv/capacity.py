@@ -1,7 +1,8 @@
 """How many KV blocks fit on a replica's GPUs, item by item.
 
-Rule and constants: ../shared/design/engine_semantics.md section 2, derived there from the KV blocks that vLLM 0.15.1
-logged on five deployments (H100, gpu_memory_utilization 0.9, 2,048 batched tokens, 128 sequences).
+Rules: ../shared/design/engine_semantics.md section 2 (vLLM, derived there from the KV blocks that vLLM 0.15.1 logged on
+five deployments) and section 6 (SGLang, TensorRT-LLM); what each engine takes is in presets/engines.yaml.
+docs/engine_presets.md compares the result with every measured server.
 """
 
 from __future__ import annotations
@@ -11,17 +12,14 @@ from dataclasses import dataclass
 from llmqsim.errors import ScenarioError
 from llmqsim.hardware.gpu import Gpu
 from llmqsim.hardware.model import Model
+from llmqsim.hardware.serving import memory_rule
 from llmqsim.options import EngineOptions
 
 GIB = 1024**3
-BASE_RESERVE_BYTES = GIB // 2
-"""CUDA context, activations and graphs"""
-COLLECTIVE_RESERVE_BYTES = 4 * GIB // 10
-"""communication buffers, with tensor parallelism"""
 LARGE_VOCABULARY = 128_000
-LARGE_VOCABULARY_RESERVE_BYTES = GIB
-"""logits of the sampler's dummy run, from LARGE_VOCABULARY entries on"""
-RULE = "capacity rule of ../shared/design/engine_semantics.md section 2 (within 1 % of five measured servers)"
+PROFILED_TOKENS = 2048
+"""tokens of the dummy run that the engines' base reserve was read off"""
+RULE = "capacity rule of {preset}: {source}"
 
 
 @dataclass(frozen=True)
@@ -46,6 +44,10 @@ class KvCapacity:
     source: str
     formula: str
     """the bytes of a token with the model's numbers filled in; empty without a model"""
+    windowed_share: float = 0.0
+    """share of a token's bytes that lie in windowed layers"""
+    window_limit_tokens: int = 0
+    """most tokens that a request holds in windowed layers (window - 1 + token budget); 0: no window"""
 
     @property
     def tokens(self) -> int:
@@ -62,23 +64,30 @@ class KvCapacity:
         """Tokens that requests can hold."""
         return self.usable_blocks * self.block_size
 
+    def held_tokens(self, tokens: int) -> float:
+        """Tokens of the pool, all layers alike, that a request of so many tokens takes when windows free the rest."""
+        if not self.window_limit_tokens:
+            return float(tokens)
+        windowed = min(tokens, self.window_limit_tokens)
+        return tokens * (1.0 - self.windowed_share) + windowed * self.windowed_share
+
     def guaranteed_concurrency(self, max_model_len: int) -> float:
         """Requests of `max_model_len` tokens that fit at once: a floor, not a forecast (vLLM logs it at start-up)."""
-        return self.tokens / max_model_len
+        return self.tokens / self.held_tokens(max_model_len)
 
 
 def kv_capacity(
     model: Model | None, gpu: Gpu | None, tp: int, options: EngineOptions, *, check_max_model_len: bool = True
 ) -> KvCapacity:
-    """The KV pool of one replica of `tp` GPUs.
+    """The KV pool of one replica of `tp` x `options.pipeline_parallel_size` GPUs.
 
     `num_gpu_blocks_override` wins (a server's log is the best source), then `kv_cache_memory_bytes` (of each GPU), then
-    the memory rule. check_max_model_len : refuse a pool that can't hold one request of `options.max_model_len`, as vLLM
-    does at start-up; pass False when that length was not asked for.
+    the engine's memory rule. check_max_model_len : refuse a pool that can't hold one request of
+    `options.max_model_len`, as vLLM does at start-up; pass False when that length was not asked for.
     Raises ScenarioError when the weights don't fit, the pool is too small, or a needed model or GPU is missing.
     """
     per_token, formula = _bytes_per_token(model, options)
-    per_block = _bytes_per_block_per_gpu(model, tp, options)
+    per_block = bytes_per_block_per_gpu(model, tp, options)
     if options.num_gpu_blocks_override is not None:
         blocks, items, source = options.num_gpu_blocks_override, (), "num_gpu_blocks_override"
     elif model is None or per_block is None:
@@ -90,14 +99,23 @@ def kv_capacity(
     elif gpu is None:
         raise ScenarioError("gpu: missing; the KV pool needs a GPU, num_gpu_blocks_override or kv_cache_memory_bytes")
     else:
-        items = _account(model, gpu, tp, options)
+        items = account(model, gpu, tp, options)
         pool = sum(item.bytes for item in items)
         _check_fit(model, gpu, tp, options, items, pool)
         items += (Item("KV pool", pool, f"what is left on each GPU; {pool:,} // {per_block:,} bytes a block"),)
-        blocks, source = pool // per_block, RULE
-    capacity = KvCapacity(int(blocks), options.block_size, per_token, per_block, items, source, formula)
+        blocks = pool // per_block
+        source = RULE.format(preset=options.preset, source=memory_rule(options.preset).source)
+    windows = _windows(model, options)
+    capacity = KvCapacity(int(blocks), options.block_size, per_token, per_block, items, source, formula, *windows)
     _check_pool(capacity, options, check_max_model_len)
     return capacity
+
+
+def _windows(model: Model | None, options: EngineOptions) -> tuple[float, int]:
+    """Share of windowed layers, and how much of a request they hold at most."""
+    if model is None or not model.windowed_layers:
+        return 0.0, 0
+    return model.windowed_layers / model.layers, model.sliding_window - 1 + options.max_num_batched_tokens
 
 
 def _bytes_per_token(model: Model | None, options: EngineOptions) -> tuple[int | None, str]:
@@ -105,35 +123,78 @@ def _bytes_per_token(model: Model | None, options: EngineOptions) -> tuple[int |
         return None, ""
     width = model.kv_dtype_bytes(options.kv_cache_dtype)
     per_token = model.kv_bytes_per_token(width)
-    return per_token, (
-        f"2 x {model.layers} layers x {model.kv_heads} KV heads x {model.head_dim} head size x {width} bytes "
-        f"= {per_token:,} bytes a token"
-    )
+    if model.kv_lora_rank:
+        text = f"{model.layers} layers x ({model.kv_lora_rank} latent + {model.qk_rope_head_dim} rotary) x {width} bytes"
+    else:
+        text = f"2 x {model.layers} layers x {model.kv_heads} KV heads x {model.head_dim} head size x {width} bytes"
+    return per_token, f"{text} = {per_token:,} bytes a token"
 
 
-def _bytes_per_block_per_gpu(model: Model | None, tp: int, options: EngineOptions) -> int | None:
+def bytes_per_block_per_gpu(model: Model | None, tp: int, options: EngineOptions) -> int | None:
+    """Bytes of one block on each GPU: a stage's layers, this GPU's KV heads (or the whole latent)."""
     if model is None:
         return None
-    width = model.kv_dtype_bytes(options.kv_cache_dtype)
-    return 2 * model.layers * model.kv_heads_per_gpu(tp) * model.head_dim * width * options.block_size
+    per_token = model.kv_bytes_per_token_per_gpu(tp, model.kv_dtype_bytes(options.kv_cache_dtype))
+    return per_token // options.pipeline_parallel_size * options.block_size
 
 
-def _account(model: Model, gpu: Gpu, tp: int, options: EngineOptions) -> tuple[Item, ...]:
+def account(model: Model, gpu: Gpu, tp: int, options: EngineOptions) -> tuple[Item, ...]:
     """What one GPU has for everything, and what is taken from it before the KV pool."""
-    share = options.gpu_memory_utilization
-    budget = int(gpu.usable_memory_bytes * share)
-    weights, usable = model.weight_bytes(tp), _gib(gpu.usable_memory_bytes)
-    items = [
-        Item("memory", budget, f"{usable} usable on {gpu.name} x {share:g} gpu_memory_utilization"),
-        Item("weights", -weights, f"{model.parameters:,} parameters x {model.dtype_bytes} bytes over {tp} GPU(s)"),
-        Item("activations, graphs, context", -BASE_RESERVE_BYTES, "0.5 GiB"),
-    ]
-    if tp > 1:
-        items.append(Item("collectives", -COLLECTIVE_RESERVE_BYTES, "0.4 GiB with tensor parallelism"))
-    if model.vocab >= LARGE_VOCABULARY:
-        text = f"1 GiB for a vocabulary of {model.vocab:,} (>= {LARGE_VOCABULARY:,})"
-        items.append(Item("large vocabulary", -LARGE_VOCABULARY_RESERVE_BYTES, text))
+    rule, share, usable = memory_rule(options.preset), options.gpu_memory_utilization, gpu.usable_memory_bytes
+    whole = rule.rule == "trtllm"
+    text = f"{_gib(usable)} usable on {gpu.name}" + ("" if whole else f" x {share:g} gpu_memory_utilization")
+    items = [Item("memory", usable if whole else int(usable * share), text), _weights(model, tp, options)]
+    if model.vision_bytes:
+        items.append(Item("vision", -model.vision_bytes, "vision tower and its part of the start-up profile"))
+    items += _reserve(model, tp, options)
+    if whole:
+        left = sum(item.bytes for item in items)
+        items.append(Item("left free", -int(max(0, left) * (1 - share)), f"1 - {share:g} of what weights leave"))
     return tuple(items)
+
+
+def _weights(model: Model, tp: int, options: EngineOptions) -> Item:
+    pp = options.pipeline_parallel_size
+    each = "2 bytes" if model.weight_dtype == "bfloat16" else f"as {model.weight_dtype} where quantised"
+    gpus = f"{tp} GPU(s)" + (f" x {pp} stages, the fullest of them" if pp > 1 else "")
+    text = f"{model.parameters:,} parameters x {each} over {gpus}"
+    return Item("weights", -model.weight_bytes(tp, pp), text)
+
+
+def _reserve(model: Model, tp: int, options: EngineOptions) -> list[Item]:
+    """What the engine keeps for running: context, activations, communication, sampling, graphs."""
+    rule, items = memory_rule(options.preset), []
+    if rule.base_bytes:
+        items.append(Item("activations, graphs, context", -rule.base_bytes, _gib(rule.base_bytes)))
+    if rule.collectives_bytes and tp * options.pipeline_parallel_size > 1:
+        text = f"{_gib(rule.collectives_bytes)} with more than one GPU"
+        items.append(Item("collectives", -rule.collectives_bytes, text))
+    if rule.large_vocabulary_bytes and model.vocab >= LARGE_VOCABULARY:
+        text = f"{_gib(rule.large_vocabulary_bytes)} for a vocabulary of {model.vocab:,} (>= {LARGE_VOCABULARY:,})"
+        items.append(Item("large vocabulary", -rule.large_vocabulary_bytes, text))
+    more = options.max_num_batched_tokens - PROFILED_TOKENS
+    if rule.base_bytes and more > 0:
+        each = activation_bytes_per_token(model, tp)
+        items.append(Item("activations of a large step", -more * each, f"{more:,} tokens above 2,048 x {each:,} bytes"))
+    graphs = len(options.cudagraph_capture_sizes)
+    if rule.graph_bytes_per_layer and graphs:
+        stage = model.layers // options.pipeline_parallel_size
+        text = f"{graphs} sizes x {stage} layers x {rule.graph_bytes_per_layer:,} bytes"
+        items.append(Item("CUDA graphs", -graphs * stage * rule.graph_bytes_per_layer, text))
+    return items
+
+
+def activation_bytes_per_token(model: Model, tp: int) -> int:
+    """Bytes of one token at the widest place of a layer: residual and input, and an MLP's gate, up and product.
+
+    With experts each chosen one brings its own three and a row of output. Physical, not fitted; it brings the one
+    measured server with a large budget (Qwen3-14B, 8,192 tokens) within 2 %.
+    """
+    width = 3 * model.intermediate // tp
+    if model.experts:
+        chosen = model.experts_per_token * (3 * model.moe_intermediate // tp + model.hidden)
+        width = max(width if model.dense_layers else 0, chosen + 3 * model.shared_intermediate // tp)
+    return model.dtype_bytes * (2 * model.hidden + width)
 
 
 def _check_fit(
@@ -142,8 +203,10 @@ def _check_fit(
     if pool > 0:
         return
     budget, taken = items[0], " + ".join(f"{item.name} {_gib(-item.bytes)}" for item in items[1:])
+    pp = options.pipeline_parallel_size
+    spread = f"{tp * pp} x {gpu.name}" + (f" in {pp} stages" if pp > 1 else "")
     raise ScenarioError(
-        f"tensor_parallel_size: {model.name} does not fit on {tp} x {gpu.name} (got {tp}): {taken} "
+        f"tensor_parallel_size: {model.name} does not fit on {spread} (got {tp}): {taken} "
         f"= {_gib(budget.bytes - pool)} on each GPU, and {budget.formula} = {_gib(budget.bytes)}; "
         f"take more GPUs a replica, a larger GPU or a smaller model"
     )

@@ -22,6 +22,8 @@ __all__ = ["explain", "explain_text", "presets_text"]
 DEFAULT = "default"
 OWN_COST = "own cost model"
 POLICIES = ("batching", "ordering", "preemption")
+TOP_LEVEL = ("pipeline_parallel_size",)
+"""engine options that stand beside `engine`, not under it"""
 SPELLINGS = {
     "in_flight": "async_scheduling",
     "cudagraph_capture_sizes": "enforce_eager",
@@ -35,7 +37,10 @@ FAMILY_RULE = "a rule of its model_type"
 MODEL_RULES = {
     "gated": "model_type and hidden_act",
     "tied_embeddings": "tie_word_embeddings",
-    "dtype_bytes": "weights are served in 16 bits",
+    "dtype_bytes": "activations, and weights that are not quantised, are served in 16 bits",
+    "weight_dtype": "no quantization_config",
+    "top_p_sampling": "published generation defaults",
+    "vision_bytes": "presets/models.yaml",
 }
 """model figures that no single dimension of config.json states, and what they follow from; others: FAMILY_RULE"""
 
@@ -99,6 +104,10 @@ def _engine(scenario: Scenario, servers: Servers) -> dict[str, Any]:
             found[name] = _value(getattr(options, name), *_engine_origin(scenario, servers, name))
     for name in POLICIES:
         policy = getattr(spec, name)
+        if policy is None:
+            default, source = serving.batching_policy(options.preset)
+            found[name] = _value(default, f"preset {options.preset}", source)
+            continue
         said = ", ".join(f"{key} {value}" for key, value in policy.parameters.items())
         found[name] = _value(
             f"{policy.policy} ({said})" if said else policy.policy, scenario.origins[f"engine.{name}.policy"]
@@ -110,6 +119,8 @@ def _engine_origin(scenario: Scenario, servers: Servers, name: str) -> tuple[str
     """(origin, source) of one engine option: the user's own line, else the preset or what it was derived from."""
     spec, text = scenario.spec.engine, servers.origins[name]
     other = SPELLINGS.get(name)
+    if name in TOP_LEVEL:
+        return scenario.origins.get(name, DEFAULT), None
     if getattr(spec, name, None) is not None:
         auto = getattr(spec, name) == "auto" and name == "max_model_len"
         return scenario.origins[f"engine.{name}"] + (f" ({text})" if auto else ""), None
@@ -153,13 +164,17 @@ def _model(scenario: Scenario, servers: Servers) -> dict[str, Any] | None:
             source, _, key = model.sources[field].rpartition(": ")
         else:
             key = MODEL_RULES.get(field, FAMILY_RULE)
+            if not getattr(model, field):
+                continue  # what the model does not have
         figures[field] = _value(getattr(model, field), key, source)
     return {
         "name": _value(model.name, scenario.origins.get("model") or scenario.origins["model.config"]),
         "figures": figures,
         "parameters": model.parameters,
         "weight_bytes": model.weight_bytes(),
-        "weight_bytes_per_gpu": model.weight_bytes(servers.tensor_parallel_size),
+        "weight_bytes_per_gpu": model.weight_bytes(
+            servers.tensor_parallel_size, servers.deployment.options.pipeline_parallel_size
+        ),
     }
 
 
@@ -172,7 +187,8 @@ def _gpu(scenario: Scenario, servers: Servers) -> dict[str, Any] | None:
         name, _, dtype = key.partition(".")
         value = getattr(gpu, name)
         figures[key] = _value(value[dtype] if dtype else value, f"preset {gpu.name}", source)
-    return {"name": _value(gpu.name, scenario.origins["gpu"]), "figures": figures}
+    named = scenario.origins.get("gpu") or scenario.origins.get("gpu.name") or scenario.origins["gpu.like"]
+    return {"name": _value(gpu.name, named), "figures": figures}
 
 
 def _kv(servers: Servers) -> dict[str, Any] | None:
@@ -209,10 +225,14 @@ def _kv(servers: Servers) -> dict[str, Any] | None:
 
 
 def _block_formula(servers: Servers, per_block: int) -> str:
-    model, tp, size = servers.model, servers.tensor_parallel_size, servers.deployment.options.block_size
-    width = model.kv_dtype_bytes(servers.deployment.options.kv_cache_dtype)
+    options = servers.deployment.options
+    model, tp, size = servers.model, servers.tensor_parallel_size, options.block_size
+    width, layers = model.kv_dtype_bytes(options.kv_cache_dtype), model.layers // options.pipeline_parallel_size
+    if model.kv_lora_rank:
+        latent = f"{layers} layers x ({model.kv_lora_rank} latent + {model.qk_rope_head_dim} rotary) x {width} bytes"
+        return f"{latent} x {size} tokens = {per_block:,} bytes"
     return (
-        f"2 x {model.layers} layers x {model.kv_heads_per_gpu(tp)} KV heads x {model.head_dim} head size x {width} "
+        f"2 x {layers} layers x {model.kv_heads_per_gpu(tp)} KV heads x {model.head_dim} head size x {width} "
         f"bytes x {size} tokens = {per_block:,} bytes"
     )
 

@@ -16,11 +16,12 @@ from llmqsim.cost.host import mixed_step_s, step_base_s
 from llmqsim.cost.stations import Stations
 from llmqsim.errors import ScenarioError
 from llmqsim.hardware import serving
-from llmqsim.hardware.gpu import Gpu, gpu
+from llmqsim.hardware.gpu import Gpu, gpu, linked, own_gpu
 from llmqsim.hardware.hf_config import model_from_config
 from llmqsim.hardware.model import Model, model
 from llmqsim.kv.capacity import KvCapacity, kv_capacity
 from llmqsim.options import EngineOptions, HostCost
+from llmqsim.scenario.deployment import QUANTIZATIONS, Batching
 from llmqsim.scenario.load import Scenario
 from llmqsim.scenario.schema import WarmupRequests
 from llmqsim.workload import build as workload
@@ -51,22 +52,14 @@ class Servers:
 def build_servers(scenario: Scenario) -> Servers:
     """Resolve presets, memory and step costs. Raises ScenarioError naming file, line and key."""
     spec = scenario.spec
-    card = _located(scenario, lambda: gpu(spec.gpu)) if spec.gpu is not None else None
+    card = _located(scenario, lambda: _gpu(scenario)) if spec.gpu is not None else None
     network = _located(scenario, lambda: _model(scenario)) if spec.model is not None else None
     tp = spec.tensor_parallel_size
-    if network is not None and (fault := network.tensor_parallel_fault(tp)):
-        raise ScenarioError(f"{scenario.where('tensor_parallel_size')}: tensor_parallel_size: {fault}")
+    _check_parallel(scenario, network)
     ideal = spec.cost.model != "calibrated"
     options, host, origins = _located(
         scenario,
-        lambda: serving.engine_options(
-            spec.engine.preset,
-            card,
-            network,
-            tp,
-            {**spec.engine.overrides(), "host": spec.engine.host.model_dump(exclude_none=True)},
-            ideal=ideal,
-        ),
+        lambda: serving.engine_options(spec.engine.preset, card, network, tp, _overrides(scenario), ideal=ideal),
     )
     _check_options(scenario, options, network)
     options, capacity = _located(scenario, lambda: _memory(scenario, network, card, tp, options))
@@ -78,7 +71,7 @@ def build_servers(scenario: Scenario) -> Servers:
         cost=cost,
         capacity=capacity,
         routing=_policy(scenario, "routing", "routing", spec.routing),
-        batching=_policy(scenario, "engine.batching", "batching", spec.engine.batching),
+        batching=_policy(scenario, "engine.batching", "batching", batching_of(scenario)),
         ordering=_policy(scenario, "engine.ordering", "ordering", spec.engine.ordering),
         preemption=_policy(scenario, "engine.preemption", "preemption", spec.engine.preemption),
     )
@@ -126,8 +119,49 @@ def _place(scenario: Scenario, fault: str) -> str:
 
 
 def _model(scenario: Scenario) -> Model:
-    spec = scenario.spec.model
-    return model(spec) if isinstance(spec, str) else model_from_config(scenario.folder / spec.config)
+    spec, quantization = scenario.spec.model, scenario.spec.engine.quantization
+    made = model(spec) if isinstance(spec, str) else model_from_config(scenario.folder / spec.config)
+    return made if quantization is None else made.quantized(QUANTIZATIONS[quantization])
+
+
+def _gpu(scenario: Scenario) -> Gpu:
+    """The GPU, behind the link that the scenario names."""
+    spec, link = scenario.spec.gpu, scenario.spec.interconnect
+    card = gpu(spec) if isinstance(spec, str) else own_gpu(spec.model_dump())
+    if link is None:
+        return card
+    return linked(card, link if isinstance(link, str) else link.model_dump())
+
+
+def batching_of(scenario: Scenario) -> Batching:
+    """The batching policy that the scenario names, or else the one of its engine preset."""
+    spec = scenario.spec.engine
+    return spec.batching or Batching(policy=serving.batching_policy(spec.preset)[0])
+
+
+def _overrides(scenario: Scenario) -> dict[str, Any]:
+    """What the user set, by the names of serving.engine_options."""
+    spec = scenario.spec
+    host = spec.engine.host.model_dump(exclude_none=True)
+    stages = {"pipeline_parallel_size": spec.pipeline_parallel_size} if spec.pipeline_parallel_size > 1 else {}
+    given = {**spec.engine.overrides(), **stages, "host": host}
+    if spec.engine.async_scheduling is not None:
+        given["async_scheduling"] = spec.engine.async_scheduling  # so that faults name the key that was written
+        del given["in_flight"]
+    return given
+
+
+def _check_parallel(scenario: Scenario, network: Model | None) -> None:
+    """Can the model be spread over these GPUs, and does this simulator know what that costs?"""
+    spec = scenario.spec
+    tp, pp, experts = spec.tensor_parallel_size, spec.pipeline_parallel_size, bool(spec.engine.enable_expert_parallel)
+    faults = {} if network is None else network.parallel_faults(tp, pp, experts)
+    if pp > 1 and spec.cost.model != "calibrated":
+        faults["pipeline_parallel_size"] = (
+            f"stages are not modelled with a {spec.cost.model} step cost (got {pp}); put them into the cost"
+        )
+    if faults:
+        raise ScenarioError(*(scenario.fault(key, sentence) for key, sentence in faults.items()))
 
 
 def _policy(scenario: Scenario, key: str, kind: str, spec: Any) -> Any:
@@ -142,7 +176,7 @@ def _check_swap(scenario: Scenario, deployment: Deployment) -> None:
     if not deployment.preemption.swaps:
         return
     key = "engine.preemption"
-    name = scenario.spec.engine.batching.policy
+    name = batching_of(scenario).policy
     if not deployment.batching.takes_swapped:
         raise ScenarioError(
             scenario.fault(key, f"swaps, and engine.batching '{name}' never brings swapped requests back; use recompute")
@@ -192,7 +226,7 @@ def _memory(
         return options, None
     asked = isinstance(scenario.spec.engine.max_model_len, int)
     capacity = kv_capacity(network, card, tp, options, check_max_model_len=asked)
-    longest = network.max_position_embeddings if network is not None else options.max_model_len
+    longest = options.max_model_len or (network.max_position_embeddings if network is not None else None)
     if longest is not None and not asked:
         options = replace(options, max_model_len=min(longest, capacity.usable_tokens))
     return options, capacity

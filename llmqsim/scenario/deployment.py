@@ -1,4 +1,4 @@
-"""Keys that say what serves the traffic: model, routing, engine options, and the cost of a step."""
+"""Keys that say what serves the traffic: model, engine options, routing, and the cost of a step."""
 
 from __future__ import annotations
 
@@ -7,13 +7,30 @@ from typing import Annotated, Any, Union
 from pydantic import BaseModel, ConfigDict, Field, Tag
 
 from llmqsim.scenario import rules
-from llmqsim.scenario.kinds import Bandwidth, Bytes, Cost, Count, File, Flag, HostTime, Latency, Spec, by_field, by_keys
+from llmqsim.scenario.kinds import (
+    Bandwidth,
+    Bytes,
+    Cost,
+    Count,
+    File,
+    Flag,
+    HostTime,
+    Latency,
+    Spec,
+    Text,
+    by_field,
+    by_keys,
+)
+
+
+QUANTIZATIONS = {"fp8": "fp8", "fp8_block": "fp8_block", "awq": "int4", "gptq": "int4", "mxfp4": "mxfp4"}
+"""engine.quantization and the weight type it stands for"""
 
 
 class ModelConfig(Spec):
     """A model by its Hugging Face config.json."""
 
-    config: File = Field(description="config.json of a dense model, relative to the file that names it.")
+    config: File = Field(description="config.json of a decoder-only model, relative to the file that names it.")
 
 
 Model = Annotated[
@@ -22,6 +39,57 @@ Model = Annotated[
         Annotated[ModelConfig, Tag("kind:config")],
     ],
     by_keys("preset", (str,), config="config"),
+]
+
+
+class Flops(Spec):
+    """Dense arithmetic of a GPU by data type, operations per second."""
+
+    bfloat16: Annotated[float, rules.flops()] | None = Field(None, description="In 16 bits.")
+    fp8: Annotated[float, rules.flops()] | None = Field(None, description="In 8 bits.")
+    fp4: Annotated[float, rules.flops()] | None = Field(None, description="In 4 bits.")
+
+
+class OwnGpu(Spec):
+    """A GPU of your own. What is left out, and the efficiency of its kernels, comes from `like`, or else from the
+    measured GPU that is nearest in bandwidth and arithmetic."""
+
+    name: Text | None = Field(None, description="What the report calls it.")
+    like: Annotated[str, rules.text("the name of a GPU preset", "h100-sxm")] | None = Field(
+        None, description="GPU preset that lends every value that is left out."
+    )
+    memory: Bytes | None = Field(None, description="Memory as sold, bytes.")
+    usable_memory: Bytes | None = Field(
+        None, description="Memory that the driver reports to a process, bytes; default: the same share as its relative."
+    )
+    memory_bandwidth: Bandwidth | None = Field(None, description="Peak memory bandwidth, bytes per second.")
+    flops: Flops = Field(Flops(), description="Dense arithmetic by data type.")
+    l2: Bytes | None = Field(None, description="Size of the last-level cache, bytes.")
+    multiprocessors: Count | None = Field(None, description="Multiprocessors.")
+
+
+GpuChoice = Annotated[
+    Union[
+        Annotated[str, rules.text("the name of a GPU preset", "a100-sxm-80gb"), Tag("kind:preset")],
+        Annotated[OwnGpu, Tag("kind:own")],
+    ],
+    by_keys("preset", (str,), **dict.fromkeys(OwnGpu.model_fields, "own")),
+]
+
+
+class OwnLink(Spec):
+    """A link of your own between the GPUs of a replica. Both values are effective ones, as a message sees them."""
+
+    latency: Latency = Field(description="Of one message, seconds.")
+    bandwidth: Bandwidth = Field(description="Of one GPU, one direction, bytes per second.")
+
+
+Interconnect = Annotated[
+    Union[
+        Annotated[str, rules.text("the name of a link", "nvlink4"), Tag("kind:preset")],
+        Annotated[OwnLink, Tag("kind:own")],
+    ],
+    by_keys("preset", (str,), **dict.fromkeys(OwnLink.model_fields, "own")),
 ]
 
 
@@ -89,6 +157,16 @@ class Host(Spec):
     per_mixed_layer: HostTime | None = Field(
         None, description="Added per model layer to steps that hold a prefill chunk, seconds."
     )
+    per_streamed_token: HostTime | None = Field(
+        None, description="Added to every step per token it makes, seconds: streaming in the engine's own loop."
+    )
+    eager_per_layer: HostTime | None = Field(
+        None, description="Least time of a model layer in a step that no CUDA graph covers, seconds."
+    )
+    sampler: HostTime | None = Field(None, description="Added to every step that samples with top-p or top-k, seconds.")
+    sampler_per_logit: HostTime | None = Field(
+        None, description="The same per row and vocabulary entry, seconds on an H100 SXM (scales with bandwidth)."
+    )
     request_before: HostTime | None = Field(None, description="Once a request, before the engine sees it, seconds.")
     request_after: HostTime | None = Field(None, description="Between the engine and the client, per token, seconds.")
 
@@ -135,6 +213,19 @@ class Engine(Spec):
         None, description="Token counts that a step is padded up to; beyond the largest it runs unpadded."
     )
     enforce_eager: Flag | None = Field(None, description="Run without CUDA graphs, so without padding?")
+    cudagraph_mode: Annotated[str, rules.choice("full_and_piecewise", "full_decode_only")] | None = Field(
+        None, description="Which steps run captured: all, or only those without a prefill chunk."
+    )
+    quantization: Annotated[str, rules.choice(*QUANTIZATIONS)] | None = Field(
+        None, description="Type of the weights, instead of the model's own; `awq` and `gptq` are 4-bit."
+    )
+    enable_expert_parallel: Flag | None = Field(
+        None, description="Whole experts on each of the tensor-parallel GPUs instead of a slice of every one?"
+    )
+    sampler: Annotated[str, rules.choice("plain", "top_p")] | None = Field(
+        None,
+        description="`top_p` sorts the vocabulary for top-p or top-k in every step; default: as the model is published.",
+    )
     long_prefill_token_threshold: Annotated[int, rules.whole(0)] | None = Field(
         None, description="Most tokens that one request gets in a step; 0: no such limit."
     )
@@ -149,7 +240,7 @@ class Engine(Spec):
         None, description="Host memory of each GPU for cached blocks that lost their place on the GPU, bytes."
     )
     host_link: HostLink = Field(HostLink(), description="The way between a GPU and its host's memory.")
-    batching: Batching = Field(Batching(policy="continuous"), description="What runs in a step.")
+    batching: Batching | None = Field(None, description="What runs in a step; default: as the preset's engine does.")
     ordering: Ordering = Field(Ordering(policy="fcfs"), description="Who is next in the waiting queue.")
     preemption: Preemption = Field(
         Preemption(policy="recompute_newest"), description="Who gives way when KV blocks run out, and how."
@@ -159,7 +250,7 @@ class Engine(Spec):
     def overrides(self) -> dict[str, Any]:
         """What the user set, by the field names of EngineOptions; `host`, `preset` and the policies are not in it."""
         apart = {"preset", "host", "batching", "ordering", "preemption", "async_scheduling", "enforce_eager"}
-        apart |= {"host_link", *SPELLINGS}
+        apart |= {"host_link", "quantization", *SPELLINGS}
         given = {k: v for k in type(self).model_fields if k not in apart and (v := getattr(self, k)) is not None}
         said = {"host_link_bytes_per_s": self.host_link.bandwidth, "swap_block_s": self.host_link.per_block}
         said |= {field: getattr(self, key) for key, field in SPELLINGS.items()}

@@ -12,7 +12,7 @@ from typing import Annotated, Union
 from pydantic import Field, Tag
 
 from llmqsim.scenario import rules
-from llmqsim.scenario.deployment import CalibratedCost, Engine, Model, Routing, StepCost
+from llmqsim.scenario.deployment import CalibratedCost, Engine, GpuChoice, Interconnect, Model, Routing, StepCost
 from llmqsim.scenario.kinds import Count, Duration, Flag, Index, Spec, Text, by_keys
 from llmqsim.scenario.targets import Slo
 from llmqsim.scenario.traffic import Workload
@@ -68,11 +68,17 @@ class ScenarioSpec(Spec):
     question: Text | None = Field(None, description="The question in one sentence; printed on top of the report.")
     workload: Workload = Field(description="The traffic.")
     model: Model | None = Field(None, description="The model; not needed with a constant or affine cost model.")
-    gpu: Annotated[str, rules.text("the name of a GPU preset", "a100-sxm-80gb")] | None = Field(
-        None, description="The GPU; not needed with a constant or affine cost model."
+    gpu: GpuChoice | None = Field(None, description="The GPU; not needed with a constant or affine cost model.")
+    interconnect: Interconnect | None = Field(
+        None, description="Link between the GPUs of a replica; default: what most servers with this GPU have."
     )
     replicas: Count = Field(1, description="How many copies of the engine share the traffic.")
-    tensor_parallel_size: Annotated[int, rules.powers_of_two(64)] = Field(1, description="GPUs per replica.")
+    tensor_parallel_size: Annotated[int, rules.powers_of_two(64)] = Field(
+        1, description="GPUs that share every layer of a replica."
+    )
+    pipeline_parallel_size: Annotated[int, rules.whole(1, 64)] = Field(
+        1, description="Stages of layers, one after the other, each on tensor_parallel_size GPUs."
+    )
     routing: Routing = Field(Routing(policy="round_robin"), description="Which replica a request goes to.")
     engine: Engine = Field(Engine(), description="The serving engine's options.")
     cost: StepCost = Field(CalibratedCost(), description="How long a step takes.")

@@ -25,7 +25,8 @@ def test_every_value_of_a_gpu_has_a_source(name):
             assert len(card.sources[field.name]) > 10
     for dtype in card.flops_per_s:
         assert len(card.sources[f"flops_per_s.{dtype}"]) > 10
-    assert 0.95 < card.usable_memory_bytes / card.memory_bytes < 1.0
+    # error correction takes a sixteenth of a GDDR card's memory
+    assert 0.91 < card.usable_memory_bytes / card.memory_bytes < 1.0
 
 
 def test_gpu_aliases_and_unknown_names():
@@ -117,7 +118,7 @@ def test_unknown_keys_and_presets():
         engine_options("vllm-0.19", None, None, 1, {"max_num_seq": 4, "host": {"per_stp": 1.0}})
     assert "did you mean 'max_num_seqs'" in error.value.faults[0]
     assert "did you mean 'per_step'" in error.value.faults[1]
-    with pytest.raises(ScenarioError, match="Known: vllm-0.14, vllm-0.19, vllm-0.8"):
+    with pytest.raises(ScenarioError, match="Known: orca-2023, .*vllm-0.14, vllm-0.19, .*vllm-0.8"):
         engine_options("vllm", None, None, 1, {})
 
 

@@ -35,7 +35,8 @@ def test_all_faults_come_at_once_by_line_the_command_line_last():
         "x.yaml:5: cost.step: must be a time (got 'fifty'); write a number and a unit, such as '500 ms' "
         "(units: ns, us, ms, s, min, h, d)",
         "x.yaml:7: engine.max_num_seq: unknown key (got 64); did you mean 'max_num_seqs'?",
-        "--set: gpu: must be text (got 7); write the name of a GPU preset, such as a100-sxm-80gb",
+        "--set: gpu: must be the name of a GPU preset, such as a100-sxm-80gb, or a mapping (got 7); its keys: name, like, "
+        "memory, usable_memory, memory_bandwidth, flops, l2, multiprocessors",
         "--set: replicas: must be at least 1 (got -1); write a whole number from 1 to 2147483647",
     )
 

@@ -1,0 +1,96 @@
+"""Weights of a model, part by part: how many parameters, in which type, and on which GPUs they lie."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from llmqsim.hardware.model import Model
+
+WEIGHT_BYTES: dict[str, float] = {
+    "bfloat16": 2.0,
+    "fp8": 1.0,
+    "fp8_block": 1.0 + 4 / 128**2,
+    "int4": 0.5 + 2.5 / 128,
+    "mxfp4": 0.5 + 1 / 32,
+}
+"""bytes of a parameter with its scales: one float32 for 128 x 128 (DeepSeek), a float16 scale and a 4-bit zero point
+for 128 (AWQ, GPTQ), one byte for 32 (OCP MX). Per-channel scales of plain fp8 are below 0.1 % and left out."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Parameters of one kind, all layers together.
+
+    split : "tp" divided over the tensor-parallel GPUs, "experts" divided too (by columns, or whole experts with expert
+    parallelism), "whole" on each GPU. inside : in the layers, so divided over pipeline stages; else on one of them.
+    """
+
+    name: str
+    parameters: int
+    dtype: str
+    split: str
+    inside: bool = True
+
+    @property
+    def bytes(self) -> float:
+        """Bytes of the whole part."""
+        return self.parameters * WEIGHT_BYTES[self.dtype]
+
+
+def parts(m: Model) -> Iterator[Part]:
+    """Every weight of the model, once."""
+    attention = _attention_dtype(m)
+    linear = "bfloat16" if m.weight_dtype == "mxfp4" else m.weight_dtype
+    yield Part("attention", m.layers * m.attention_parameters(), attention, "tp")
+    if m.kv_lora_rank:
+        yield Part("latent projections", m.layers * latent_projections(m), attention, "whole")
+    if m.dense_mlp_layers:
+        yield Part("MLP", m.dense_mlp_layers * mlp(m, m.intermediate), linear, "tp")
+    if m.experts:
+        yield Part("experts", m.moe_layers * m.experts * mlp(m, m.moe_intermediate), m.weight_dtype, "experts")
+        yield Part("router", m.moe_layers * (m.hidden + m.router_bias) * m.experts, "bfloat16", "whole")
+    if m.shared_intermediate:
+        shared = mlp(m, m.shared_intermediate) + (m.hidden if m.shared_gate else 0)
+        yield Part("shared experts", m.moe_layers * shared, linear, "tp")
+    yield Part("norms", m.norm_parameters(), "bfloat16", "whole")
+    yield Part("embedding", m.vocab * m.hidden, "bfloat16", "tp", inside=False)
+    if not m.tied_embeddings:
+        yield Part("LM head", m.vocab * m.hidden, "bfloat16", "tp", inside=False)
+    if m.position_rows:
+        yield Part("positions", m.position_rows * m.hidden, "bfloat16", "whole", inside=False)
+
+
+def mlp(m: Model, width: int) -> int:
+    """Parameters of one MLP or expert of `width` columns."""
+    ups = (2 if m.gated else 1) * (m.hidden + m.mlp_bias) * width
+    return ups + (width + m.mlp_bias) * m.hidden
+
+
+def latent_projections(m: Model) -> int:
+    """Parameters of the down-projections of one MLA layer, which every GPU holds whole."""
+    return m.hidden * (m.kv_lora_rank + m.qk_rope_head_dim) + m.hidden * m.q_lora_rank
+
+
+def bytes_per_gpu(m: Model, tp: int, pp: int) -> int:
+    """Bytes of weights on the fullest GPU: an equal share of the layers, and the embedding or the LM head."""
+    inside = [part for part in parts(m) if part.inside]
+    split = sum(part.bytes for part in inside if part.split != "whole")
+    copies = m.kv_heads_per_gpu(tp) * tp - m.kv_heads
+    if copies and not m.kv_lora_rank:
+        split += 2 * copies * m.head_dim * (m.hidden + m.qkv_bias) * m.layers * WEIGHT_BYTES[_attention_dtype(m)]
+    whole = sum(part.bytes for part in inside if part.split == "whole")
+    ends = [part for part in parts(m) if not part.inside]
+    if pp > 1:  # the first stage holds the embedding, the last the LM head
+        ends = ends[:1]
+    split_ends = sum(part.bytes for part in ends if part.split == "tp")
+    whole_ends = sum(part.bytes for part in ends if part.split == "whole")
+    return math.ceil((split / pp + split_ends) / tp) + math.ceil(whole / pp + whole_ends)
+
+
+def _attention_dtype(m: Model) -> str:
+    """Type of the attention matrices: mxfp4 quantises the experts alone (gpt-oss)."""
+    return m.attention_dtype or ("bfloat16" if m.weight_dtype == "mxfp4" else m.weight_dtype)
