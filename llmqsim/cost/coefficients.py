@@ -32,6 +32,8 @@ class Kernels:
     all_reduce: AllReduce
     derate: Derate
     kv_bytes: int
+    eight_bit_speedup: float
+    """the GPU's 8-bit over its 16-bit arithmetic; 1 without 8-bit units"""
     provenance: tuple[str, ...]
     """sentences: what was measured where, how well it fits, and what was borrowed"""
     box: Mapping[str, float]
@@ -71,6 +73,7 @@ def load_kernels(gpu: Gpu, kv_bytes: int) -> Kernels:
         all_reduce=_all_reduce(families["all_reduce"]["constants"], gpu),
         derate=Derate(**{key: data["derate"][key] for key in ("share", "start_tokens", "full_tokens")}),
         kv_bytes=kv_bytes,
+        eight_bit_speedup=gpu.flops_per_s.get("fp8", 0.0) / gpu.flops_per_s["bfloat16"] or 1.0,
         provenance=tuple(notes),
         box={axis: float(value) for axis, value in data["box"].items()},
     )

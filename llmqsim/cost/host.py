@@ -6,12 +6,36 @@ step. Source of form and values: ../shared/design/fidelity_study.md section 2.
 
 from __future__ import annotations
 
-from llmqsim.options import HostCost
+import numpy as np
+
+from llmqsim.hardware.gpu import Gpu
+from llmqsim.options import EngineOptions, HostCost
+
+FITTED_BANDWIDTH = 3.35e12
+"""bytes/s of the GPU (H100 SXM) on which the sampler's time was fitted"""
 
 
 def step_base_s(host: HostCost, tensor_parallel_size: int) -> float:
     """Seconds of every step, whatever it holds."""
     return host.per_step_s + (host.per_step_tp_s if tensor_parallel_size > 1 else 0.0)
+
+
+def eager_floor_s(host: HostCost, layers: int) -> float:
+    """Least seconds of the layers of a step whose kernels are launched one by one."""
+    return host.eager_per_layer_s * layers
+
+
+def sampled_rows_s(host: HostCost, options: EngineOptions, gpu: Gpu, vocab: int, rows: np.ndarray) -> np.ndarray:
+    """Seconds that sampling and streaming add to the LM head, for an array of sampled rows; none without rows.
+
+    Top-p and top-k sort the vocabulary of each row, which moves memory: the fitted time is the H100's and scales with
+    bandwidth (../shared/design/fidelity_study.md section 2: 1.6 times on A100).
+    """
+    seconds = host.per_streamed_token_s * rows
+    if options.sampler == "top_p":
+        slower = FITTED_BANDWIDTH / gpu.memory_bandwidth_bytes_per_s
+        seconds = seconds + np.where(rows > 0, host.sampler_s + host.sampler_per_logit_s * slower * vocab * rows, 0.0)
+    return seconds
 
 
 def mixed_step_s(host: HostCost, layers: int) -> float:

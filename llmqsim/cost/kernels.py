@@ -18,7 +18,9 @@ C_PER_KV_TOKEN = 4
 C_PER_RUNNING = 5
 C_MIXED = 6
 """ns of a step that holds a prefill chunk: host time, and the launch of prefill attention in every layer"""
-COST_SCALARS = 7
+C_EAGER = 7
+"""ns that the token-dependent part takes at least in a step that no CUDA graph covers"""
+COST_SCALARS = 8
 
 P_LINEAR = 0
 """first entry of the table of everything that depends on the tokens of a step alone"""
@@ -39,7 +41,9 @@ P_PADDED_SIZE = 10
 P_BOX = 11
 """highest step tokens, decode requests, decode context and prefill context that were measured"""
 AXES = ("step tokens", "decode batch", "decode context", "prefill context")
-PARAM_SCALARS = P_BOX + len(AXES)
+P_DECODE_GRAPHS = P_BOX + len(AXES)
+"""1: only steps without a prefill chunk are captured"""
+PARAM_SCALARS = P_DECODE_GRAPHS + 1
 
 _SHIFT = 3
 
@@ -100,9 +104,15 @@ def _grid(costs, start, rows, columns, row_value, column_value, column_rest):
 
 
 @kernel
-def padded_tokens(params, tokens):
-    """Tokens that a step of `tokens` is padded to: the next captured CUDA-graph size, unpadded beyond the largest."""
-    if tokens < params[P_PADDED_SIZE]:
+def captured(params, tokens, prefill_chunks):
+    """Does a CUDA graph cover a step of `tokens`, with or without prefill chunks?"""
+    return tokens < params[P_PADDED_SIZE] and (prefill_chunks == 0 or params[P_DECODE_GRAPHS] == 0)
+
+
+@kernel
+def padded_tokens(params, tokens, prefill_chunks=0):
+    """Tokens that a step of `tokens` is padded to: the next captured CUDA-graph size, unpadded where none covers it."""
+    if captured(params, tokens, prefill_chunks):
         return params[PARAM_SCALARS + tokens]
     return tokens
 
@@ -153,7 +163,11 @@ def step_ns(
     if prefill_chunks > 0:
         total += costs[C_MIXED]
     if params[P_LINEAR_SIZE] > 0:
-        total += _line(costs, params[P_LINEAR], params[P_LINEAR_SIZE], padded_tokens(params, tokens))
+        padded = padded_tokens(params, tokens, prefill_chunks)
+        linear = _line(costs, params[P_LINEAR], params[P_LINEAR_SIZE], padded)
+        if not captured(params, tokens, prefill_chunks):
+            linear = max(linear, costs[C_EAGER])
+        total += linear
         total += _line(costs, params[P_HEAD], params[P_HEAD_SIZE], sampled_rows)
         if decode_requests > 0:
             mean = decode_kv_tokens // decode_requests

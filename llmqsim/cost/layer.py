@@ -1,7 +1,7 @@
 """A transformer step as operators: which kernels run, on which shapes, how often.
 
 Everything that depends on the number of tokens alone is a `LinearOp`; attention depends on contexts as well and the
-LM head on the rows that are sampled, so they stand apart. Dense models only; experts will be further operators here.
+LM head on the rows that are sampled, so they stand apart.
 """
 
 from __future__ import annotations
@@ -12,7 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from llmqsim.cost.coefficients import Kernels
+from llmqsim.cost.mla import LatentAttention
+from llmqsim.cost.moe import Experts
+from llmqsim.cost.operators import Gemm
+from llmqsim.cost.quantized import typed
 from llmqsim.hardware.model import Model
+from llmqsim.hardware.weights import WEIGHT_BYTES, linear_dtypes
 
 ELEMENTWISE_CALLS = 5
 """kernels of a layer: two fused add-and-norm, rotary embedding, KV write, activation (as vLLM fuses them)"""
@@ -32,15 +37,33 @@ class LinearOp:
     """seconds of one call for an array of token counts"""
     formula: Callable[[int], str]
     """shape and formula of one call with the numbers of n tokens filled in"""
+    work: Callable[[int], tuple[float | None, float]]
+    """(FLOPs, bytes moved) of one call on one GPU; no FLOPs where they don't count"""
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A weight matrix on each GPU: Y[m, n] = X[m, k] W[k, n], in so many layers."""
+
+    name: str
+    n: int
+    k: int
+    layers: int
+    dtype: str
 
 
 @dataclass(frozen=True)
 class Layer:
-    """The shapes of one GPU's share of a model under tensor parallelism."""
+    """The shapes of one GPU's share of a model under tensor parallelism.
+
+    With pipeline stages a step still is one batch through all layers, on one GPU of each stage in turn.
+    """
 
     model: Model
     tensor_parallel_size: int
     kernels: Kernels
+    pipeline_parallel_size: int = 1
+    expert_parallel: bool = False
 
     @property
     def heads(self) -> int:
@@ -62,34 +85,72 @@ class Layer:
         """Rows of the LM head on each GPU."""
         return -(-self.model.vocab // self.tensor_parallel_size)
 
-    def matrices(self) -> tuple[tuple[str, int, int], ...]:
-        """(name, n, k) of the weight matrices of a layer on each GPU: Y[m, n] = X[m, k] W[k, n]."""
-        width = self.heads * self.model.head_dim
-        kv_width = self.kv_heads * self.model.head_dim
-        up = "gate and up" if self.model.gated else "up"
+    def matrices(self) -> tuple[Matrix, ...]:
+        """The weight matrices on each GPU, routed experts apart."""
+        m, tp = self.model, self.tensor_parallel_size
+        linear = linear_dtypes(m)["MLP"]
+        made = [*self._attention_matrices()]
+        if m.dense_mlp_layers:
+            made += self._mlp("", self.intermediate, m.dense_mlp_layers, linear)
+        if m.shared_intermediate:
+            made += self._mlp("shared ", m.shared_intermediate // tp, m.moe_layers, linear)
+        if m.experts:
+            made.append(Matrix("router", m.experts, m.hidden, m.moe_layers, "bfloat16"))
+        return tuple(made)
+
+    def _attention_matrices(self) -> tuple[Matrix, ...]:
+        m, dtype = self.model, linear_dtypes(self.model)["attention"]
+        width = self.heads * m.head_dim
+        if m.kv_lora_rank:
+            queries = m.q_lora_rank or m.hidden
+            up = self.heads * (m.qk_nope_head_dim + m.v_head_dim)
+            down = m.q_lora_rank + m.kv_lora_rank + m.qk_rope_head_dim
+            return (
+                Matrix("latent down", down, m.hidden, m.layers, dtype),
+                Matrix("queries up", width, queries, m.layers, dtype),
+                Matrix("latent up", up, m.kv_lora_rank, m.layers, dtype),
+                Matrix("attention output", m.hidden, self.heads * m.v_head_dim, m.layers, dtype),
+            )
         return (
-            ("QKV", width + 2 * kv_width, self.model.hidden),
-            ("attention output", self.model.hidden, width),
-            (up, (2 if self.model.gated else 1) * self.intermediate, self.model.hidden),
-            ("down", self.model.hidden, self.intermediate),
+            Matrix("QKV", width + 2 * self.kv_heads * m.head_dim, m.hidden, m.layers, dtype),
+            Matrix("attention output", m.hidden, width, m.layers, dtype),
+        )
+
+    def _mlp(self, kind: str, width: int, layers: int, dtype: str) -> tuple[Matrix, ...]:
+        m = self.model
+        up = "gate and up" if m.gated else "up"
+        return (
+            Matrix(kind + up, (2 if m.gated else 1) * width, m.hidden, layers, dtype),
+            Matrix(kind + "down", m.hidden, width, layers, dtype),
         )
 
     def elementwise_bytes_per_token(self) -> int:
-        """Bytes that norms, rotary embedding, KV write and activation of a layer move for one token on each GPU."""
-        hidden, width = self.model.hidden, self.heads * self.model.head_dim
-        kv_width = self.kv_heads * self.model.head_dim
-        norms = 2 * 4 * hidden
+        """Bytes that norms, rotary embedding, KV write and activation of a layer move for one token on each GPU.
+
+        The activation is that of the mean layer; routed experts count their own.
+        """
+        m, width = self.model, self.heads * self.model.head_dim
+        kv_width = self.kv_heads * m.head_dim
+        norms = 2 * 4 * m.hidden
         rotary = 2 * (width + kv_width)
         kv_write = 2 * 2 * kv_width
-        activation = (3 if self.model.gated else 2) * self.intermediate
-        return self.model.dtype_bytes * (norms + rotary + kv_write + activation)
+        if m.kv_lora_rank:
+            rotary = 2 * (self.heads + 1) * m.qk_rope_head_dim
+            kv_write = 2 * (m.kv_lora_rank + m.qk_rope_head_dim)
+        shared = m.shared_intermediate // self.tensor_parallel_size
+        columns = (m.dense_mlp_layers * self.intermediate + m.moe_layers * shared) // m.layers
+        return m.dtype_bytes * (norms + rotary + kv_write + (3 if m.gated else 2) * columns)
 
     def linear_ops(self) -> tuple[LinearOp, ...]:
         """Everything that depends on the tokens of a step alone, the whole model over."""
-        ops = [self._gemm(*matrix) for matrix in self.matrices()]
+        ops = [self._gemm(matrix) for matrix in self.matrices()]
+        if self.model.experts:
+            ops.append(self._experts())
         ops.append(self._elementwise())
         if self.tensor_parallel_size > 1:
             ops.append(self._all_reduce())
+        if self.pipeline_parallel_size > 1:
+            ops.append(self._send())
         return tuple(ops)
 
     def linear_seconds(self, tokens: np.ndarray) -> np.ndarray:
@@ -105,15 +166,41 @@ class Layer:
 
     def decode_seconds(self, batch, context) -> np.ndarray:
         """Seconds of decode attention in all layers: `batch` requests of `context` tokens."""
-        k = self.kernels
-        one = k.decode.seconds(batch, context, self.heads, self.kv_heads, self.model.head_dim, k.kv_bytes)
-        return self.model.layers * one
+        k, m = self.kernels, self.model
+        if m.kv_lora_rank:
+            return m.layers * self.latent_attention().decode_seconds(batch, context)
+        shape = (self.heads, self.kv_heads, m.head_dim, k.kv_bytes)
+        seconds = (m.layers - m.windowed_layers) * k.decode.seconds(batch, context, *shape)
+        if m.windowed_layers:
+            near = np.minimum(context, m.sliding_window)
+            seconds = seconds + m.windowed_layers * k.decode.seconds(batch, near, *shape)
+        return seconds
 
     def prefill_seconds(self, query, prefix) -> np.ndarray:
         """Seconds of prefill attention in all layers for one chunk, without the launches."""
+        k, m = self.kernels, self.model
+        if m.kv_lora_rank:
+            return m.layers * self.latent_attention().prefill_busy_s(query, prefix)
+        shape = (self.heads, self.kv_heads, m.head_dim, k.kv_bytes)
+        seconds = (m.layers - m.windowed_layers) * k.prefill.busy_s(query, prefix, *shape)
+        if m.windowed_layers:
+            seconds = seconds + m.windowed_layers * k.prefill.busy_s(query, self.windowed_prefix(query, prefix), *shape)
+        return seconds
+
+    def latent_attention(self) -> LatentAttention:
+        """One layer's multi-head latent attention on one GPU."""
         k = self.kernels
-        one = k.prefill.busy_s(query, prefix, self.heads, self.kv_heads, self.model.head_dim, k.kv_bytes)
-        return self.model.layers * one
+        return LatentAttention(self.model, self.heads, k.decode, k.prefill, k.gemm, k.kv_bytes)
+
+    def windowed_prefix(self, query, prefix) -> np.ndarray:
+        """Prefix after which a chunk without window sees as many keys as this one does through the window.
+
+        It may be negative: then the chunk itself is longer than twice the window.
+        """
+        query, prefix = np.asarray(query, dtype=np.float64), np.asarray(prefix, dtype=np.float64)
+        near = np.clip(self.model.sliding_window - prefix, 0.0, query)  # tokens that the window does not cut
+        keys = near * (prefix + near / 2.0) + (query - near) * self.model.sliding_window
+        return np.divide(keys, query, out=np.zeros(np.broadcast(query, prefix).shape), where=query > 0) - query / 2.0
 
     def prefill_launch_seconds(self) -> float:
         """Seconds of launching prefill attention in all layers, once for all chunks of a step."""
@@ -131,14 +218,35 @@ class Layer:
         sampler = self.kernels.elementwise.seconds(SAMPLER_CALLS, moved)
         return np.where(rows > 0, logits + sampler + gathering / 2, 0.0)
 
-    def _gemm(self, name: str, n: int, k: int) -> LinearOp:
-        gemm = self.kernels.gemm
+    def gemm(self, dtype: str) -> Gemm:
+        """The GEMM for weights of a type."""
+        return typed(self.kernels.gemm, dtype, self.kernels.eight_bit_speedup)
+
+    def _gemm(self, matrix: Matrix) -> LinearOp:
+        gemm, n, k = self.gemm(matrix.dtype), matrix.n, matrix.k
+        kind = "" if matrix.dtype == "bfloat16" else f" {matrix.dtype}"
         return LinearOp(
-            name,
-            self.model.layers,
+            matrix.name,
+            matrix.layers,
             lambda tokens: gemm.seconds(tokens, n, k),
-            lambda tokens: f"[{tokens} x {k}] x [{k} x {n}]: {gemm.roofline.formula(*gemm.work(tokens, n, k))}",
+            lambda tokens: f"[{tokens} x {k}] x [{k} x {n}]{kind}: {gemm.roofline.formula(*gemm.work(tokens, n, k))}",
+            lambda tokens: gemm.work(tokens, n, k),
         )
+
+    def _experts(self) -> LinearOp:
+        m = self.model
+        experts = Experts(
+            self.gemm(m.weight_dtype),
+            WEIGHT_BYTES[m.weight_dtype],
+            m.hidden,
+            m.moe_intermediate,
+            m.experts,
+            m.experts_per_token,
+            self.tensor_parallel_size,
+            self.expert_parallel,
+            3 if m.gated else 2,
+        )
+        return LinearOp("routed experts", m.moe_layers, experts.seconds, experts.formula, experts.work)
 
     def _elementwise(self) -> LinearOp:
         kernel, per_token = self.kernels.elementwise, self.elementwise_bytes_per_token()
@@ -148,6 +256,7 @@ class Layer:
             lambda tokens: kernel.seconds(ELEMENTWISE_CALLS, np.asarray(tokens, dtype=np.float64) * per_token),
             lambda tokens: f"{ELEMENTWISE_CALLS} kernels x {kernel.roofline.t0_s * 1e6:.1f} us + "
             f"{tokens} x {per_token:,} B / {kernel.roofline.bytes_per_s:.3g}",
+            lambda tokens: (None, tokens * per_token),
         )
 
     def _all_reduce(self) -> LinearOp:
@@ -158,4 +267,17 @@ class Layer:
             2 * self.model.layers,
             lambda tokens: kernel.seconds(np.asarray(tokens, dtype=np.float64) * per_token, gpus),
             lambda tokens: f"{tokens} x {per_token:,} B summed over {gpus} GPUs",
+            lambda tokens: (None, tokens * per_token),
+        )
+
+    def _send(self) -> LinearOp:
+        """Hidden state and residual from each stage to the next, over the same link as the all-reduce."""
+        link = self.kernels.all_reduce.library
+        per_token = 2 * self.model.dtype_bytes * self.model.hidden
+        return LinearOp(
+            "send to the next stage",
+            self.pipeline_parallel_size - 1,
+            lambda tokens: link.seconds(0.0, np.asarray(tokens, dtype=np.float64) * per_token),
+            lambda tokens: f"{link.t0_s * 1e6:.1f} us + {tokens} x {per_token:,} B / {link.bytes_per_s:.3g}",
+            lambda tokens: (None, tokens * per_token),
         )

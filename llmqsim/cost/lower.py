@@ -9,7 +9,7 @@ import numpy as np
 
 from llmqsim.cost import kernels as k
 from llmqsim.cost.coefficients import load_kernels
-from llmqsim.cost.host import mixed_step_s, step_base_s
+from llmqsim.cost.host import eager_floor_s, mixed_step_s, sampled_rows_s, step_base_s
 from llmqsim.cost.layer import Layer
 from llmqsim.hardware.gpu import Gpu
 from llmqsim.hardware.model import Model
@@ -34,6 +34,8 @@ class StepCost:
     provenance: tuple[str, ...]
     box: Mapping[str, float]
     """highest measured value by axis (AXES); infinite for a model of the user's own"""
+    pipeline_stages: int = 1
+    """stages that a step goes through one after the other; as many steps can be under way, each a stage apart"""
 
 
 def constant(step_s: float) -> StepCost:
@@ -80,25 +82,48 @@ def lower(
     costs[k.C_BASE] = step_base_s(host, tp) * NS_PER_S
     costs[k.C_PER_RUNNING] = host.per_running_s * NS_PER_S
     costs[k.C_MIXED] = (mixed_step_s(host, model.layers) + layer.prefill_launch_seconds()) * NS_PER_S
-    requests = _axis(options.max_num_seqs)
+    costs[k.C_EAGER] = eager_floor_s(host, model.layers) * NS_PER_S
+    requests, rows = _axis(options.max_num_seqs), np.arange(options.max_num_seqs + 2)
     contexts = _axis(longest)
     chunks = _axis(min(options.max_num_batched_tokens, longest))
     dense = np.arange(min(options.max_num_batched_tokens, LONGEST_DENSE_TABLE) + 2)
     tables = (
         layer.linear_seconds(dense),
-        layer.head_seconds(np.arange(options.max_num_seqs + 2)),
+        layer.head_seconds(rows) + sampled_rows_s(host, options, gpu, model.vocab, rows),
         layer.decode_seconds(requests[:, None], contexts[None, :]),
         layer.prefill_seconds(chunks[:, None], contexts[None, :]),
     )
     params = _params(options.cudagraph_capture_sizes, layer.kernels.box)
+    params[k.P_DECODE_GRAPHS] = options.cudagraph_mode == "full_decode_only"
     _place(params, tables)
     arena = np.concatenate([costs, *(table.ravel() * NS_PER_S for table in tables)])
-    return StepCost(arena, params, layer.kernels.provenance, layer.kernels.box)
+    provenance = layer.kernels.provenance + _unfitted(model, options)
+    return StepCost(arena, params, provenance, layer.kernels.box, options.pipeline_parallel_size)
 
 
 def layer_of(model: Model, gpu: Gpu, tp: int, options: EngineOptions) -> Layer:
     """The operators of one GPU's share of the model."""
-    return Layer(model, tp, load_kernels(gpu, model.kv_dtype_bytes(options.kv_cache_dtype)))
+    kernels = load_kernels(gpu, model.kv_dtype_bytes(options.kv_cache_dtype))
+    return Layer(model, tp, kernels, options.pipeline_parallel_size, options.enable_expert_parallel)
+
+
+def _unfitted(model: Model, options: EngineOptions) -> tuple[str, ...]:
+    """Sentences about operators of this deployment that are physical forms without a fit of their own."""
+    notes = []
+    if model.experts:
+        notes.append("routed experts: physical form (expected active experts, rates of 16-bit GEMMs), not fitted")
+    if model.kv_lora_rank:
+        notes.append("latent attention: physical form on the attention rates, not fitted")
+    if model.weight_dtype != "bfloat16":
+        notes.append(f"{model.weight_dtype} weights: 16-bit GEMM efficiencies with their bytes and arithmetic, not fitted")
+    if model.windowed_layers:
+        notes.append("windowed layers: full attention over the keys that the window leaves, not fitted")
+    if options.pipeline_parallel_size > 1:
+        notes.append(
+            f"{options.pipeline_parallel_size} pipeline stages: a step is one batch through all of them; how many "
+            "batches are under way is the engine's"
+        )
+    return tuple(notes)
 
 
 def _axis(highest: int) -> np.ndarray:

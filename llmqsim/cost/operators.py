@@ -44,9 +44,13 @@ class Roofline:
 
     def formula(self, flops: float, moved_bytes: float) -> str:
         """The formula with its numbers filled in."""
+        return f"{self.t0_s * 1e6:.1f} us + {self.busy_formula(flops, moved_bytes)}"
+
+    def busy_formula(self, flops: float, moved_bytes: float) -> str:
+        """The same without the launch."""
         terms = f"{flops:.3g} FLOP / {self.flops_per_s:.3g}, {moved_bytes:.3g} B / {self.bytes_per_s:.3g}"
         kind = "max" if self.overlap == float("inf") else f"norm_{self.overlap:.3g}"
-        return f"{self.t0_s * 1e6:.1f} us + {kind}({terms})"
+        return f"{kind}({terms})"
 
 
 @dataclass(frozen=True)

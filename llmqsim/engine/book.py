@@ -44,7 +44,7 @@ class Book:
         usage.recomputed_tokens += step.recomputed_tokens
         usage.cached_tokens += step.cached_tokens
         usage.loaded_tokens += step.loaded_tokens
-        usage.padded_tokens += step.padding_tokens + kernels.padded_tokens(self._params, in_batch) - in_batch
+        usage.padded_tokens += step.padding_tokens + kernels.padded_tokens(self._params, in_batch, len(step.chunks)) - in_batch
         usage.end_ns = step.end_ns
         left = kernels.outside_box(
             self._params,

@@ -43,8 +43,8 @@ class Part:
 
 def parts(m: Model) -> Iterator[Part]:
     """Every weight of the model, once."""
-    attention = _attention_dtype(m)
-    linear = "bfloat16" if m.weight_dtype == "mxfp4" else m.weight_dtype
+    types = linear_dtypes(m)
+    attention, linear = types["attention"], types["MLP"]
     yield Part("attention", m.layers * m.attention_parameters(), attention, "tp")
     if m.kv_lora_rank:
         yield Part("latent projections", m.layers * latent_projections(m), attention, "whole")
@@ -81,7 +81,7 @@ def bytes_per_gpu(m: Model, tp: int, pp: int) -> int:
     split = sum(part.bytes for part in inside if part.split != "whole")
     copies = m.kv_heads_per_gpu(tp) * tp - m.kv_heads
     if copies and not m.kv_lora_rank:
-        split += 2 * copies * m.head_dim * (m.hidden + m.qkv_bias) * m.layers * WEIGHT_BYTES[_attention_dtype(m)]
+        split += 2 * copies * m.head_dim * (m.hidden + m.qkv_bias) * m.layers * WEIGHT_BYTES[linear_dtypes(m)["attention"]]
     whole = sum(part.bytes for part in inside if part.split == "whole")
     ends = [part for part in parts(m) if not part.inside]
     if pp > 1:  # the first stage holds the embedding, the last the LM head
@@ -91,6 +91,7 @@ def bytes_per_gpu(m: Model, tp: int, pp: int) -> int:
     return math.ceil((split / pp + split_ends) / tp) + math.ceil(whole / pp + whole_ends)
 
 
-def _attention_dtype(m: Model) -> str:
-    """Type of the attention matrices: mxfp4 quantises the experts alone (gpt-oss)."""
-    return m.attention_dtype or ("bfloat16" if m.weight_dtype == "mxfp4" else m.weight_dtype)
+def linear_dtypes(m: Model) -> dict[str, str]:
+    """Types of the attention's and the dense MLPs' matrices: mxfp4 quantises the experts alone (gpt-oss)."""
+    linear = "bfloat16" if m.weight_dtype == "mxfp4" else m.weight_dtype
+    return {"attention": m.attention_dtype or linear, "MLP": linear}

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from llmqsim.cost import kernels
-from llmqsim.cost.host import mixed_step_s, step_base_s
+from llmqsim.cost.host import eager_floor_s, mixed_step_s, sampled_rows_s, step_base_s
 from llmqsim.cost.layer import SAMPLER_BYTES_PER_LOGIT, SAMPLER_CALLS, Layer
 from llmqsim.cost.lower import NS_PER_S, layer_of
+from llmqsim.options import HostCost
 from llmqsim.report.explain_show import exact_seconds
 from llmqsim.report.show import duration
 from llmqsim.scenario.build import Servers
@@ -38,7 +41,7 @@ def typical_steps(cost: Any, servers: Servers) -> list[dict[str, Any]]:
 def _step(cost: Any, servers: Servers, name: str, batch: int, context: int, prompt: int) -> dict[str, Any]:
     """One step: `batch` decodes of `context` tokens each, or one whole prompt of `prompt` tokens."""
     tokens = batch + prompt
-    padded = int(kernels.padded_tokens(servers.deployment.cost.params, tokens))
+    padded = int(kernels.padded_tokens(servers.deployment.cost.params, tokens, 1 if prompt else 0))
     if cost.model == "calibrated":
         operators = _operators(servers, batch, context, prompt, padded)
     else:
@@ -93,12 +96,15 @@ def _operators(servers: Servers, batch: int, context: int, prompt: int, padded: 
     deployment = servers.deployment
     layer = layer_of(servers.model, servers.gpu, servers.tensor_parallel_size, deployment.options)
     operators = _linear(layer, padded)
+    if not kernels.captured(deployment.cost.params, batch + prompt, 1 if prompt else 0):
+        operators += _launches(layer, deployment.host, operators)
     operators.append(_prefill_attention(layer, prompt) if prompt else _decode_attention(layer, batch, context))
     rows = batch or 1
     operators += _head(layer, rows)
     host, base_s = deployment.host, step_base_s(deployment.host, servers.tensor_parallel_size)
     split = f", {duration(host.per_step_tp_s)} of it for tensor parallelism" if servers.tensor_parallel_size > 1 else ""
     operators.append(_operator("host, every step", 1, base_s, f"{duration(base_s)} a step{split}"))
+    operators += _sampling(servers, rows)
     each = duration(host.per_running_s)
     operators.append(_operator("host, running requests", rows, rows * host.per_running_s, f"{rows} x {each} a request"))
     if prompt:
@@ -110,12 +116,9 @@ def _operators(servers: Servers, batch: int, context: int, prompt: int, padded: 
 
 def _linear(layer: Layer, tokens: int) -> list[Operator]:
     """What depends on the tokens of the step alone, and the slow-down of all that under sustained load."""
-    work = {name: layer.kernels.gemm.work(tokens, n, k) for name, n, k in layer.matrices()}
-    elementwise = layer.elementwise_bytes_per_token() * tokens
-    message = layer.model.dtype_bytes * layer.model.hidden * tokens
     operators = []
     for op in layer.linear_ops():
-        flops, moved = work.get(op.name, (None, message if op.name == "all-reduce" else elementwise))
+        flops, moved = op.work(tokens)
         seconds = op.calls * float(op.seconds(tokens))
         flops = None if flops is None else flops * op.calls
         operators.append(_operator(op.name, op.calls, seconds, op.formula(tokens), flops, moved * op.calls))
@@ -127,18 +130,66 @@ def _linear(layer: Layer, tokens: int) -> list[Operator]:
     return operators
 
 
+def _launches(layer: Layer, host: HostCost, operators: list[Operator]) -> list[Operator]:
+    """What launching the kernels of an uncaptured step one by one takes beyond their own time, if anything."""
+    layers = layer.model.layers
+    waiting_s = eager_floor_s(host, layers) - sum(operator["seconds"] for operator in operators)
+    if waiting_s <= 0:
+        return []
+    text = f"no CUDA graph: {layers} layers take at least {duration(host.eager_per_layer_s)} each"
+    return [_operator("waiting for launches", layers, waiting_s, text)]
+
+
+def _sampling(servers: Servers, rows: int) -> list[Operator]:
+    """Sorting for top-p and top-k, and streaming in the engine's own loop, where there is either."""
+    deployment, vocab = servers.deployment, servers.model.vocab
+    seconds = float(sampled_rows_s(deployment.host, deployment.options, servers.gpu, vocab, np.array([rows]))[0])
+    text = f"sampler {deployment.options.sampler}, {rows} rows of {vocab:,} entries"
+    return [_operator("top-p sampling, streaming", 1, seconds, text)] if seconds else []
+
+
+def _latent_attention(layer: Layer, batch: int, context: int, prompt: int) -> Operator:
+    """Multi-head latent attention of a decode step or of a prompt."""
+    k, m = layer.latent_attention(), layer.model
+    if prompt:
+        seconds = float(layer.prefill_seconds(prompt, 0)) + layer.prefill_launch_seconds()
+        flops, rows, kv = (float(part) for part in k.prefill.work(prompt, 0, *k.prefill_shape()))
+        moved = rows + kv
+        text = f"latent, expanded: causal, {prompt:,} tokens, {k.heads} heads: {k.prefill.roofline.formula(flops, rows)}"
+    else:
+        seconds = float(layer.decode_seconds(batch, context))
+        flops, moved = (float(part) for part in k.decode_work(batch, context))
+        text = f"latent of {k.latent} for each of {batch} x {context:,} tokens, {k.heads} heads: max({flops:.3g} FLOP / "
+        text += f"{k.prefill.roofline.flops_per_s:.3g}, {moved:.3g} B / {k.decode.roofline.bytes_per_s:.3g}) + launch"
+    name = "prefill attention" if prompt else "decode attention"
+    return _operator(name, m.layers, seconds, text, flops * m.layers, moved * m.layers)
+
+
+def _windows(layer: Layer) -> str:
+    m = layer.model
+    return f"; {m.windowed_layers} layers see {m.sliding_window:,} tokens at most" if m.windowed_layers else ""
+
+
 def _decode_attention(layer: Layer, batch: int, context: int) -> Operator:
+    if layer.model.kv_lora_rank:
+        return _latent_attention(layer, batch, context, 0)
     k, layers = layer.kernels, layer.model.layers
     shape = (batch, context, layer.heads, layer.kv_heads, layer.model.head_dim, k.kv_bytes)
     flops, moved = k.decode.work(*shape)
     blocks_s = float(k.decode.seconds(*shape) - k.decode.roofline.seconds(flops, moved))
     text = f"{batch} x {context:,} tokens, {layer.heads} heads, {layer.kv_heads} KV heads: "
     text += f"{k.decode.roofline.formula(float(flops), float(moved))} + {blocks_s * 1e6:.1f} us thread blocks"
-    seconds = layer.decode_seconds(batch, context)
-    return _operator("decode attention", layers, seconds, text, flops * layers, moved * layers)
+    text += _windows(layer)
+    windowed, near = layer.model.windowed_layers, min(context, layer.model.sliding_window)
+    near_flops, near_moved = k.decode.work(batch, near, *shape[2:])
+    flops = flops * (layers - windowed) + near_flops * windowed
+    moved = moved * (layers - windowed) + near_moved * windowed
+    return _operator("decode attention", layers, layer.decode_seconds(batch, context), text, flops, moved)
 
 
 def _prefill_attention(layer: Layer, prompt: int) -> Operator:
+    if layer.model.kv_lora_rank:
+        return _latent_attention(layer, 0, 0, prompt)
     k, layers = layer.kernels, layer.model.layers
     shape = (prompt, 0, layer.heads, layer.kv_heads, layer.model.head_dim, k.kv_bytes)
     flops, rows, kv = (float(part) for part in k.prefill.work(*shape))
@@ -146,7 +197,11 @@ def _prefill_attention(layer: Layer, prompt: int) -> Operator:
     slower = float(k.prefill.busy_s(*shape)) / full_s
     text = f"causal, {prompt:,} tokens, {layer.heads} heads: {k.prefill.roofline.formula(flops, rows)}"
     text += f", x {slower:.2f} as it does not fill the GPU" if slower > 1.005 else ""
+    text += _windows(layer)
     seconds = float(layer.prefill_seconds(prompt, 0)) + layer.prefill_launch_seconds()
+    if windowed := layer.model.windowed_layers:
+        near = k.prefill.work(prompt, layer.windowed_prefix(prompt, 0), *shape[2:])[0]
+        flops = flops * (1 - windowed / layers) + float(near) * windowed / layers
     return _operator("prefill attention", layers, seconds, text, flops * layers, (rows + kv) * layers)
 
 

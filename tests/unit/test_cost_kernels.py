@@ -21,7 +21,7 @@ def step(cost, decodes=0, kv=0, prefill=0, chunks=0, attention=0.0, rows=0, runn
 @pytest.fixture(scope="module")
 def deployment():
     network, card = model("llama-3.1-8b"), gpu("h100-sxm")
-    options, host, _ = engine_options("vllm-0.19", card, network, 1, {})
+    options, host, _ = engine_options("vllm-0.19", card, network, 1, {"sampler": "plain"})
     return lower.layer_of(network, card, 1, options), lower.lower(network, card, 1, options, host, 131072), host
 
 
