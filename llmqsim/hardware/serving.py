@@ -80,13 +80,15 @@ def engine_options(
     overrides: Mapping[str, Any],
     *,
     ideal: bool = False,
+    check_version: bool = True,
 ) -> tuple[EngineOptions, HostCost, dict[str, str]]:
     """Merge the preset's defaults for this GPU and model with what the user set.
 
     tp : GPUs of one tensor-parallel group. overrides : keys of EngineOptions, or `async_scheduling`, `enforce_eager`
     and `host` (a mapping of HOST_KEYS, seconds); `max_model_len` may be 'auto' (whatever the KV pool holds). Keys that
     are absent or None take the default. ideal : the cost model is the user's own (constant, affine), so the
-    hardware-like parts default to nothing. Third result: field to the text of its origin.
+    hardware-like parts default to nothing. check_version : refuse options that the preset's versions don't have; pass
+    False when nobody chose the preset. Third result: field to the text of its origin.
     Raises ScenarioError for an unknown preset or key, and for an option that these versions don't have.
     """
     data = read_preset("engines.yaml")
@@ -95,7 +97,7 @@ def engine_options(
     given = {key: value for key, value in overrides.items() if value is not None}
     _check_keys(given)
     values, origins = _defaults(entry, sources, gpu, model)
-    if faults := lacking(name, entry, given, values):
+    if check_version and (faults := lacking(name, entry, given, values)):
         raise ScenarioError(*faults)
     _override(values, origins, given, ideal)
     prompt_limits(entry, sources, values, origins, given)

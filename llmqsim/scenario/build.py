@@ -57,9 +57,12 @@ def build_servers(scenario: Scenario) -> Servers:
     tp = spec.tensor_parallel_size
     _check_parallel(scenario, network)
     ideal = spec.cost.model != "calibrated"
+    chosen = not ideal or scenario.origins["engine.preset"] != "default"
     options, host, origins = _located(
         scenario,
-        lambda: serving.engine_options(spec.engine.preset, card, network, tp, _overrides(scenario), ideal=ideal),
+        lambda: serving.engine_options(
+            spec.engine.preset, card, network, tp, _overrides(scenario), ideal=ideal, check_version=chosen
+        ),
     )
     _check_options(scenario, options, network)
     options, capacity = _located(scenario, lambda: _memory(scenario, network, card, tp, options))

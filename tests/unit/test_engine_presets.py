@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import pytest
 
+from llmqsim import policies, registry
 from llmqsim.cost import kernels, lower
 from llmqsim.errors import ScenarioError
 from llmqsim.hardware.data import read_preset
 from llmqsim.hardware.gpu import gpu
 from llmqsim.hardware.model import model
-from llmqsim.hardware.serving import engine_names, engine_options
+from llmqsim.hardware.serving import batching_policy, engine_names, engine_options
+from llmqsim.scenario.build import build_servers
+from llmqsim.scenario.load import from_mapping
+
+assert policies, "imported to register the built-in policies"
 
 LLAMA, H100 = model("llama-3.1-8b"), gpu("h100-sxm")
-BATCHING = {
-    "continuous", "vllm_v0", "sarathi", "sglang", "trtllm_guaranteed_no_evict", "trtllm_max_utilization", "orca", "static",
-}
 
 
 def options(preset, card=H100, network=LLAMA, tp=1, **overrides):
@@ -23,8 +25,9 @@ def options(preset, card=H100, network=LLAMA, tp=1, **overrides):
 
 @pytest.mark.parametrize("name", engine_names())
 def test_every_preset_names_a_batching_policy_and_resolves(name):
-    made, host, origins = engine_options(name, H100, LLAMA, 1, {})
-    assert made.batching in BATCHING and origins["batching"]
+    made, host, _ = engine_options(name, H100, LLAMA, 1, {})
+    policy, source = batching_policy(name)
+    assert policy in registry.names("batching") and source
     assert made.max_num_batched_tokens >= made.max_num_seqs
     assert host.per_step_s > 0 and host.eager_per_layer_s > 0
 
@@ -82,8 +85,28 @@ def test_defaults_of_the_other_engines():
     ],
 )
 def test_an_option_that_a_version_does_not_have_is_refused(preset, key, value):
-    with pytest.raises(ScenarioError, match=f"engine.{key}: {preset} .* does not have it .got .*leave it out"):
+    written = key.replace("swap_space_bytes", "swap_space")
+    with pytest.raises(ScenarioError, match=f"engine.{written}: {preset} .* does not have it .got .*leave it out"):
         options(preset, **{key: value})
+
+
+WORKLOAD = {"requests": 3, "arrivals": {"process": "burst"}, "lengths": {"prompt": 100, "output": 10}}
+
+
+def test_the_preset_brings_its_batching_policy_and_the_scenario_may_name_another():
+    scenario = {"workload": WORKLOAD, "model": "llama-2-7b", "gpu": "h100-sxm", "engine": {"preset": "sglang-0.5"}}
+    assert type(build_servers(from_mapping(scenario)).deployment.batching) is type(registry.make("batching", "sglang"))
+    scenario["engine"]["batching"] = "continuous"
+    named = build_servers(from_mapping(scenario)).deployment.batching
+    assert type(named) is type(registry.make("batching", "continuous"))
+
+
+def test_options_are_checked_against_a_preset_that_somebody_chose():
+    own_cost = {"workload": WORKLOAD, "cost": {"model": "constant", "step": "10 ms"}, "engine": {"watermark": 0.1}}
+    assert build_servers(from_mapping(own_cost)).deployment.options.watermark == 0.1
+    own_cost["engine"]["preset"] = "vllm-0.19"
+    with pytest.raises(ScenarioError, match="engine.watermark: vllm-0.19 .* does not have it"):
+        build_servers(from_mapping(own_cost))
 
 
 def test_what_changes_nothing_is_let_pass():
