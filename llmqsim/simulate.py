@@ -49,7 +49,11 @@ def simulate(
         kv=_kv(servers),
         slo=_slo(scenario),
         envelope=_envelope(servers),
-        notes=(*workload.notes, *_unused_prefixes(workload.table.prefixes is not None, servers)),
+        notes=(
+            *workload.notes,
+            *_unused_prefixes(workload.table.prefixes is not None, servers),
+            *servers.deployment.cost.notes,
+        ),
         step_log=_steps(cluster.step_log),
     )
 

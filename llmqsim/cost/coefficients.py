@@ -104,6 +104,8 @@ def _link(constants: Mapping[str, Any], gpu: Gpu) -> Roofline:
 
 def _provenance(data: Mapping[str, Any], gpu: Gpu) -> tuple[str, ...]:
     own = f"kernel timings of {data['measured_on']}, {data['backend']}, {data['dtype']}"
+    if gpu.name != data["gpu"]:
+        own = f"{gpu.name} is not measured: efficiencies of {data['gpu']} on its own bandwidth and FLOP/s ({own})"
     errors = ", ".join(
         f"{name} {family['held_out']['median_percent']:g}/{family['held_out']['p90_percent']:g} %"
         for name, family in data["families"].items()
@@ -115,6 +117,4 @@ def _provenance(data: Mapping[str, Any], gpu: Gpu) -> tuple[str, ...]:
         for name, family in data["families"].items()
         if "held_out" not in family
     ]
-    if gpu.name != data["gpu"]:
-        notes.append(f"{gpu.name} is not measured: efficiencies of {data['gpu']} on its own bandwidth and FLOP/s")
     return tuple(notes)

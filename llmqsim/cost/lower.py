@@ -34,6 +34,8 @@ class StepCost:
     provenance: tuple[str, ...]
     box: Mapping[str, float]
     """highest measured value by axis (AXES); infinite for a model of the user's own"""
+    notes: tuple[str, ...] = ()
+    """what a reader of the result must know of it; also in provenance"""
     pipeline_stages: int = 1
     """stages that a step goes through one after the other; as many steps can be under way, each a stage apart"""
 
@@ -97,8 +99,9 @@ def lower(
     params[k.P_DECODE_GRAPHS] = options.cudagraph_mode == "full_decode_only"
     _place(params, tables)
     arena = np.concatenate([costs, *(table.ravel() * NS_PER_S for table in tables)])
-    provenance = layer.kernels.provenance + _unfitted(model, options)
-    return StepCost(arena, params, provenance, layer.kernels.box, options.pipeline_parallel_size)
+    notes = _unfitted(model, options)
+    provenance = layer.kernels.provenance + notes
+    return StepCost(arena, params, provenance, layer.kernels.box, notes, options.pipeline_parallel_size)
 
 
 def layer_of(model: Model, gpu: Gpu, tp: int, options: EngineOptions) -> Layer:

@@ -96,10 +96,10 @@ def lacking(name: str, entry: Entry, given: Entry, values: Entry) -> list[str]:
     """Sentences about options that the user set and these versions don't have. What changes nothing is let pass."""
     faults = []
     for key, advice in entry.get("lacks", {}).items():
-        if key not in given or key not in values and key == "cudagraph_capture_sizes" and not given[key]:
+        if key not in given:
             continue
-        done = values["in_flight"] == 2 if key == "async_scheduling" else values.get(key, 0)
-        if given[key] != done:
+        done = {"async_scheduling": values["in_flight"] == 2, "cudagraph_capture_sizes": ()}
+        if given[key] != done.get(key, values.get(key, 0)):
             key_written = SPELT.get(key, key)
             shown = str(given[key]).lower() if isinstance(given[key], bool) else given[key]
             faults.append(

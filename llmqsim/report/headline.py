@@ -57,7 +57,7 @@ def _arrivals(workload: dict[str, Any]) -> str:
 def _name(value: Any) -> str | None:
     """The name of a thing given by name or as a mapping that holds one."""
     if isinstance(value, dict):
-        for key in ("policy", "process", "file", "config", "name", "preset"):
+        for key in ("policy", "process", "file", "config", "name", "like", "preset"):
             if value.get(key) is not None:
                 return str(value[key]).rsplit("/", 1)[-1]
         return "as given"

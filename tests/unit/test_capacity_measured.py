@@ -59,6 +59,15 @@ def deviation(config) -> tuple[int, float]:
     return blocks, blocks / measured - 1
 
 
+def page_row(name, config) -> str:
+    """The row of docs/engine_presets.md about one server."""
+    blocks, off = deviation(config)
+    measured = f"{config['kv_blocks']:,}" if config.get("kv_blocks") else f"{config['kv_gib_per_gpu']:g} GiB"
+    share = f"{UTILISATION.get(config['model'], config['gpu_memory_utilization']):g}"
+    version = config["engine_version"].split()[0]
+    return f"| {config['model']} | {config['tp']} x {config['gpu']} | {version} | {share} | {measured} | {blocks:,} | {round(100 * off, 1) + 0.0:+.1f} % |"
+
+
 @pytest.mark.skipif(not CASES.is_file(), reason="needs the measured serving runs in ../shared/data/serving")
 def test_every_measured_deployment_is_covered():
     models = {config["model"] for _, config in measured_cases()}
@@ -69,6 +78,13 @@ def test_every_measured_deployment_is_covered():
 @pytest.mark.parametrize(("name", "config"), measured_cases(), ids=[name for name, _ in measured_cases()])
 def test_blocks_of_measured_servers(name, config):
     assert abs(deviation(config)[1]) <= 0.03
+
+
+@pytest.mark.skipif(not CASES.is_file(), reason="needs the measured serving runs in ../shared/data/serving")
+def test_the_page_shows_these_figures():
+    page = (Path(__file__).parents[2] / "docs" / "engine_presets.md").read_text(encoding="utf-8")
+    for name, config in measured_cases():
+        assert page_row(name, config) in page
 
 
 def test_windows_free_what_they_do_not_see():
