@@ -105,7 +105,7 @@ def linked(card: Gpu, link: str | Mapping[str, Any]) -> Gpu:
         entry = data["interconnects"][name]
         rate, source = sourced(entry, data["sources"], "bandwidth_bytes_per_s")
         latency = entry.get("latency_s")
-    origins = {**card.sources, "interconnect_bytes_per_s": source}
+    origins = {**card.sources, "interconnect": source, "interconnect_bytes_per_s": source}
     origins |= {} if latency is None else {"interconnect_latency_s": source}
     return replace(
         card, interconnect=name, interconnect_bytes_per_s=rate, interconnect_latency_s=latency, sources=origins

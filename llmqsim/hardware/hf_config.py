@@ -124,7 +124,7 @@ def _refused(config: Mapping[str, Any]) -> list[str]:
     """Sentences about what the config asks for and this simulator does not model."""
     faults = []
     dtype = config.get("torch_dtype", config.get("dtype"))
-    if dtype is not None and dtype not in DTYPE_BYTES:
+    if dtype is not None and not (isinstance(dtype, str) and dtype in DTYPE_BYTES):
         faults.append(f"torch_dtype: must be one of {', '.join(sorted(DTYPE_BYTES))} (got {short(dtype)})")
     if config.get("is_encoder_decoder"):
         faults.append("is_encoder_decoder: encoders are not modelled (got true); give a decoder-only model")

@@ -9,6 +9,7 @@ from typing import Any
 
 from llmqsim.hardware import serving
 from llmqsim.hardware.data import read_preset
+from llmqsim.hardware.gpu import WRITTEN, Gpu
 from llmqsim.report.explain_page import explain_text
 from llmqsim.report.explain_steps import typical_steps
 from llmqsim.report.explain_workload import workload
@@ -186,9 +187,18 @@ def _gpu(scenario: Scenario, servers: Servers) -> dict[str, Any] | None:
     for key, source in gpu.sources.items():
         name, _, dtype = key.partition(".")
         value = getattr(gpu, name)
-        figures[key] = _value(value[dtype] if dtype else value, f"preset {gpu.name}", source)
+        figures[key] = _value(value[dtype] if dtype else value, _gpu_origin(scenario, gpu, key), source)
     named = scenario.origins.get("gpu") or scenario.origins.get("gpu.name") or scenario.origins["gpu.like"]
     return {"name": _value(gpu.name, named), "figures": figures}
+
+
+def _gpu_origin(scenario: Scenario, gpu: Gpu, key: str) -> str:
+    """Where a figure of the GPU or its link was set."""
+    if key.startswith("interconnect") and scenario.spec.interconnect is not None:
+        return scenario.origins.get("interconnect") or scenario.origins["interconnect.bandwidth"]
+    if gpu.sources[key] == WRITTEN:
+        return scenario.where("gpu")
+    return f"preset {gpu.name}" if isinstance(scenario.spec.gpu, str) else "its relative"
 
 
 def _kv(servers: Servers) -> dict[str, Any] | None:

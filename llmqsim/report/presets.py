@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from llmqsim import policies, registry
 from llmqsim.hardware.data import read_preset
-from llmqsim.hardware.gpu import gpu, gpu_names
+from llmqsim.hardware.gpu import gpu, gpu_names, interconnect_names
 from llmqsim.hardware.model import model, model_names
 from llmqsim.hardware.serving import engine_names
 from llmqsim.units import format_bytes
@@ -29,7 +29,8 @@ def presets_text() -> str:
     """Models, GPUs, engines, length presets and policies, one entry each, at most 100 columns wide."""
     sections = [
         ("model: MODEL, or {config: path of a Hugging Face config.json}", _models()),
-        ("gpu: GPU", _gpus()),
+        ("gpu: GPU, or {name: …, memory: …, memory_bandwidth: …, flops: {bfloat16: …}}, or {like: GPU, …}", _gpus()),
+        ("interconnect: LINK, or {latency: 10 us, bandwidth: 20 GB/s}", _links()),
         ("engine: {preset: ENGINE}", _engines()),
         ("workload: {lengths: PRESET}, or {file: table made by `llmqsim workload fit`}", _lengths()),
         *((f"{key}: POLICY", _policies(kind)) for kind, key in KINDS.items()),
@@ -52,7 +53,8 @@ def _models() -> Iterator[tuple[str, str]]:
     entries = read_preset("models.yaml")["models"]
     for name in model_names():
         shown = model(name)
-        size = f"{shown.parameters / 1e9:.2f} B parameters, up to {shown.max_position_embeddings:,} tokens"
+        active = f" ({shown.active_parameters / 1e9:.1f} B active)" if shown.experts else ""
+        size = f"{shown.parameters / 1e9:.2f} B parameters{active}, up to {shown.max_position_embeddings:,} tokens"
         yield name, f"{size}; {entries[name]['source']}{_also(entries[name])}"
 
 
@@ -63,6 +65,15 @@ def _gpus() -> Iterator[tuple[str, str]]:
         bandwidth, flops = card.memory_bandwidth_bytes_per_s / 1e12, card.flops_per_s["bfloat16"] / 1e12
         size = f"{format_bytes(card.memory_bytes)}, {bandwidth:.2f} TB/s, {flops:.0f} TFLOP/s in bfloat16"
         yield name, f"{size}; {card.sources['memory_bandwidth_bytes_per_s']}{_also(entries[name])}"
+
+
+def _links() -> Iterator[tuple[str, str]]:
+    data = read_preset("interconnects.yaml")
+    for name in interconnect_names():
+        entry = data["interconnects"][name]
+        latency = f", {entry['latency_s'] * 1e6:g} us a message" if "latency_s" in entry else ""
+        rate = f"{entry['bandwidth_bytes_per_s'] / 1e9:g} GB/s{latency}"
+        yield name, f"{rate}; {data['sources'].get(entry['source'], entry['source'])}"
 
 
 def _engines() -> Iterator[tuple[str, str]]:

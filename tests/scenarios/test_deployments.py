@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from llmqsim import load, simulate
 from llmqsim.report.explain import explain, explain_text
-from llmqsim.scenario.load import load
-from llmqsim.simulate import simulate
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "scenarios" / "deployments").glob("*.yaml"))
