@@ -83,7 +83,7 @@ def figures():
 def test_requests_are_conserved_and_counted_by_reason(figures):
     requests = figures["requests"]
     assert requests == {
-        "arrived": 5, "completed": 3, "rejected": 1, "unfinished": 1, "rejected_for": {"exceeds_kv_pool": 1},
+        "arrived": 5, "completed": 3, "rejected": 1, "timed_out": 0, "unfinished": 1, "rejected_for": {"exceeds_kv_pool": 1},
     }
     assert requests["arrived"] == requests["completed"] + requests["rejected"] + requests["unfinished"]
 
@@ -188,7 +188,7 @@ def test_figures_by_class_and_by_replica():
     shares = result.attainment(by="class")
     assert shares.loc["chat", "attainment"] == 1 / 4 and shares.loc["code", "attainment"] == 1.0
     assert result.e2e().loc["chat", "max"] == 1.2
-    with pytest.raises(ValueError, match="known: class, replica"):
+    with pytest.raises(ValueError, match="known: class, tenant, replica"):
         result.ttft(by="colour")
 
 
