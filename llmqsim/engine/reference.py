@@ -103,7 +103,8 @@ class ReferenceReplica:
             raise InvariantError(f"{self}: request {row} is not here, so it can't be aborted")
         if sequence.stage is Stage.WAITING:
             self.queue.abandon(sequence, self.env.now)
-        self.usage.aborted_tokens += max(sequence.high_water_tokens, sequence.computed_tokens)
+        computed = max(sequence.high_water_tokens, sequence.computed_tokens)
+        self.usage.aborted_tokens += computed - sequence.cached_tokens
         self._leave(sequence, Stage.ABORTED)
         if not self.running:
             self._end_batch()

@@ -113,6 +113,7 @@ def summarise(result: Result) -> dict[str, Any]:
             "copied_blocks": sum(u.swapped_blocks for u in result.usage),
             "refused": sum(u.swap_refused for u in result.usage),
         },
+        "aborted_tokens": sum(u.aborted_tokens for u in result.usage),
         "wasted_rows": sum(u.wasted_rows for u in result.usage),
         "waiting_for": waiting_for(table, measured & (table.outcome != Outcome.REJECTED)),
         "stability": stability(table, result.due),

@@ -21,9 +21,9 @@ def _class(part: dict[str, Any]) -> str:
     requests, ttft, tpot, e2e = part["requests"], part["ttft_s"], part["tpot_s"], part["e2e_s"]
     said = f"{requests['arrived']:,} req, TTFT {duration(ttft['p50'])} p50 {duration(ttft['p99'])} p99, "
     said += f"TPOT {duration(tpot['p50'])}, E2E {duration(e2e['p99'])} p99"
+    said += f", SLO {percent(part['attainment'])}" if part["attainment"] is not None else ""
     lost = requests["arrived"] - requests["completed"]
-    said += f", {lost:,} not completed" if lost else ""
-    return said + (f", SLO {percent(part['attainment'])}" if part["attainment"] is not None else "")
+    return said + (f", {lost:,} lost" if lost else "")
 
 
 def client_lines(summary: dict[str, Any]) -> list[tuple[str, str]]:

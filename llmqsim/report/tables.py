@@ -40,9 +40,9 @@ def render(summary: dict[str, Any]) -> str:
     question = summary["scenario"].get("question")
     extra = [
         line
-        for part in (parts.class_lines, parts.client_lines, parts.warmup_lines)
+        for part, rows in ((parts.class_lines, 1), (parts.client_lines, 2), (parts.warmup_lines, 2))
         for label, text in part(summary)
-        for line in _line(clip(label, LABEL - 1), text, rows=2)
+        for line in _line(clip(label, LABEL - 1), text, rows)
     ]
     body = [
         *([clip(question, WIDTH)] if question else []),
