@@ -62,6 +62,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("first_scheduled_ns", "ns", "engine", UNSET, "when a step that holds it was first formed"),
     Column("first_token_ns", "ns", "engine", UNSET, "when the client sees the first token"),
     Column("finish_ns", "ns", "engine", UNSET, "when the client sees the last token"),
+    Column("gave_up_ns", "ns", "cluster", UNSET, "when its client gave up"),
     Column("generated_tokens", "tokens", "engine", 0, "tokens delivered so far"),
     Column("cached_tokens", "tokens", "engine", 0, "tokens that were not computed for it because their KV was cached"),
     Column("preemptions", "count", "engine", 0, "times it lost its KV blocks"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from llmqsim.metrics import latency, slo, summary
+from llmqsim.metrics import latency, slo, summary, warmup
 from llmqsim.metrics.distribution import NS_PER_S
 from llmqsim.records import GapHistogram, ReplicaUsage, StepLog
 from llmqsim.requests import COLUMNS, UNSET, Outcome, Reason, RequestTable
@@ -23,7 +23,8 @@ class Result:
 
     scenario : the resolved scenario as plain data (SI units). engine : which engine ran. end_ns : when the run ended.
     kv : the pool of one replica (blocks, block_size, tokens, bytes_per_token, guaranteed_concurrency, source, items),
-    or None. slo : ttft_s, tpot_s, e2e_s, attainment, those that are set. envelope : where the cost model comes from and
+    or None. slo : ttft_s, tpot_s, e2e_s, attainment, those that are set; class_slo : the same by class,
+    for classes with their own. warmup : what to leave out: None, "auto", {"requests": n} or {"time": s}. envelope : where the cost model comes from and
     how far it was measured. notes : sentences for the reader. step_log : every step, when it was asked for.
     """
 
@@ -38,14 +39,37 @@ class Result:
     end_ns: int
     kv: dict[str, Any] | None = None
     slo: dict[str, float] = field(default_factory=dict)
+    class_slo: dict[str, dict[str, float]] = field(default_factory=dict)
+    warmup: Any = None
     envelope: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     step_log: StepLog | None = None
 
     @cached_property
     def arrived(self) -> np.ndarray:
-        """Mask of the requests that arrived before the run ended, bool[rows]. Rates and shares are over these."""
-        return (self.table.arrival_ns <= self.end_ns) | (self.table.outcome != Outcome.UNFINISHED)
+        """Mask of the requests that arrived before the run ended, bool[rows]. Counts are over these."""
+        sent = self.table.arrival_ns != UNSET
+        return sent & ((self.table.arrival_ns <= self.end_ns) | (self.table.outcome != Outcome.UNFINISHED))
+
+    @cached_property
+    def due(self) -> np.ndarray:
+        """Mask of the requests that were due before the run ended, bool[rows]: also those that a cap held back."""
+        return self.arrived | ((self.table.intended_ns != UNSET) & (self.table.intended_ns <= self.end_ns))
+
+    @cached_property
+    def cut(self) -> warmup.Cut | None:
+        """The warm-up that is left out of the figures; None where nothing was asked for."""
+        return warmup.cut(self.table, self.arrived, self.warmup)
+
+    @cached_property
+    def measured(self) -> np.ndarray:
+        """Mask of the requests that arrived, less the warm-up, bool[rows]. Latencies, rates and shares are over these."""
+        return self.arrived if self.cut is None else self.arrived & ~self.cut.rows
+
+    @cached_property
+    def promise(self) -> slo.Promise:
+        """The latency targets of each request."""
+        return slo.Promise(self.slo, self.class_slo)
 
     def summary(self) -> dict[str, Any]:
         """Every figure of the report, as plain data in a fixed order; None where there is none. See docs/metrics.md."""
@@ -91,8 +115,8 @@ class Result:
         elif by == "replica":
             keys, names = self.table.replica, {i: str(i) for i in range(len(self.usage))}
         else:
-            raise ValueError(f"by: unknown grouping (got '{by}'); known: class, replica")
-        return {name: self.arrived & (keys == key) for key, name in names.items()}
+            raise ValueError(f"by: unknown grouping (got '{by}'); known: class, tenant, replica")
+        return {name: self.measured & (keys == key) for key, name in names.items()}
 
     def _described(self, metric: str, by: str) -> pd.DataFrame:
         import pandas as pd
@@ -103,27 +127,27 @@ class Result:
         return frame
 
     def ttft(self, by: str = "class") -> pd.DataFrame:
-        """Time to first token, seconds: mean, p50 ... n for each class or replica."""
+        """Time to first token, seconds: mean, p50 ... n for each class, tenant or replica."""
         return self._described("ttft", by)
 
     def tpot(self, by: str = "class") -> pd.DataFrame:
-        """Time per output token after the first, seconds: mean, p50 ... n for each class or replica."""
+        """Time per output token after the first, seconds: mean, p50 ... n for each class, tenant or replica."""
         return self._described("tpot", by)
 
     def e2e(self, by: str = "class") -> pd.DataFrame:
-        """Arrival to last token, seconds: mean, p50 ... n for each class or replica."""
+        """Arrival to last token, seconds: mean, p50 ... n for each class, tenant or replica."""
         return self._described("e2e", by)
 
     def attainment(self, by: str = "class") -> pd.DataFrame:
-        """Arrivals, those that met every SLO target, their share (NaN without an SLO), for each class or replica."""
+        """Arrivals, those that met every SLO target, their share (NaN without an SLO), for each class, tenant or replica."""
         import pandas as pd
 
-        met = slo.meets_all(self.table, self.slo)
+        met = slo.meets_all(self.table, self.promise) & self.promise.given(self.table)
         rows = {
             name: {
                 "arrived": int(mask.sum()),
                 "met": int((met & mask).sum()),
-                "attainment": slo.attainment(self.table, self.slo, mask),
+                "attainment": slo.attainment(self.table, self.promise, mask),
             }
             for name, mask in self.groups(by).items()
         }

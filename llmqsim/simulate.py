@@ -12,6 +12,7 @@ from llmqsim.records import StepLog
 from llmqsim.result import Result
 from llmqsim.scenario.build import Servers, build_servers, build_workload
 from llmqsim.scenario.load import Scenario, load
+from llmqsim.scenario.targets import Slo
 from llmqsim.units import to_ns
 from llmqsim.version import __version__
 
@@ -47,7 +48,9 @@ def simulate(
         usage=tuple(replica.usage for replica in cluster.replicas),
         end_ns=end_ns,
         kv=_kv(servers),
-        slo=_slo(scenario),
+        slo=_slo(scenario.spec.slo),
+        class_slo=_class_slos(scenario),
+        warmup=_warmup(scenario),
         envelope=_envelope(servers),
         notes=(
             *workload.notes,
@@ -96,13 +99,24 @@ def _envelope(servers: Servers) -> dict[str, Any]:
     }
 
 
-def _slo(scenario: Scenario) -> dict[str, float]:
+def _slo(slo: Slo | None) -> dict[str, float]:
     """Targets in seconds and the attainment asked for; empty without an SLO."""
-    slo = scenario.spec.slo
     if slo is None:
         return {}
     targets = {"ttft_s": slo.ttft, "tpot_s": slo.tpot, "e2e_s": slo.e2e, "attainment": slo.attainment}
     return {name: value for name, value in targets.items() if value is not None}
+
+
+def _class_slos(scenario: Scenario) -> dict[str, dict[str, float]]:
+    """The same of the classes that have their own."""
+    classes = scenario.spec.workload.classes or {}
+    return {name: _slo(spec.slo) for name, spec in classes.items() if spec.slo is not None}
+
+
+def _warmup(scenario: Scenario) -> Any:
+    """What to leave out, as plain data."""
+    warmup = scenario.spec.run.warmup
+    return warmup if warmup is None or isinstance(warmup, str) else warmup.model_dump()
 
 
 def _steps(log: list[tuple] | None) -> StepLog | None:

@@ -100,7 +100,7 @@ class ClientSide:
         data[INDEX["finish_ns"], row] = UNSET
         if data[INDEX["first_token_ns"], row] > now:
             data[INDEX["first_token_ns"], row] = UNSET
-        self.last_ns = now
+        self.last_ns = data[INDEX["gave_up_ns"], row] = now
         self._sender(row).answered(row, now)
 
 

@@ -2,7 +2,7 @@
 
 It shows the cluster the same face as an engine's replica and keeps the same books, so that closed loops, routing and
 metrics can be checked by arithmetic. Nothing here batches, and there is no KV pool: decoding neither delays nor is
-delayed by prefills. The prefill is its only step.
+delayed by prefills. The prefill is its only step, and only who is in the station counts as running.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class StationsReplica:
         now, row = self.env.now, self._queue.popleft()
         self._in_station = row
         self._mark(row, first_scheduled_ns=now, wait_step_ns=now - self._joined_ns.pop(row))
-        self._note_peak()
+        self.usage.running_peak = 1
         end_ns = now + self._stations.prefill_ns(int(self._table.prompt_tokens[row]))
         clock.At(self.env, end_ns, clock.COMMIT).callbacks.append(lambda _: self._prefilled(row, now))
 
@@ -94,7 +94,7 @@ class StationsReplica:
         self.usage.tokens += prompt
         self.usage.end_ns = now
         if self._step_log is not None:
-            self._step_log.append((self.index, start_ns, now, 0, prompt, 1 + len(self._decoding), len(self._queue), 0))
+            self._step_log.append((self.index, start_ns, now, 0, prompt, 1, len(self._queue), 0))
         if self._table.outcome[row] == Outcome.TIMED_OUT:
             self.usage.aborted_tokens += prompt
         else:
@@ -123,14 +123,11 @@ class StationsReplica:
         self._mark(row, finish_ns=self.env.now + self._after_ns, generated_tokens=gaps + 1, outcome=Outcome.COMPLETED)
         self.on_finish(row)
 
-    def _note_peak(self) -> None:
-        self.usage.running_peak = max(self.usage.running_peak, len(self._decoding) + 1)
-
     def _tally(self) -> None:
         """Add the time since the last change to the integrals."""
         elapsed, usage = self.env.now - self._usage_ns, self.usage
         busy = self._in_station is not None
-        usage.running_ns += elapsed * (len(self._decoding) + busy)
+        usage.running_ns += elapsed * busy
         usage.waiting_ns += elapsed * len(self._queue)
         usage.busy_ns += elapsed * busy
         self._usage_ns = self.env.now

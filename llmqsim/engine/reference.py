@@ -103,8 +103,11 @@ class ReferenceReplica:
             raise InvariantError(f"{self}: request {row} is not here, so it can't be aborted")
         if sequence.stage is Stage.WAITING:
             self.queue.abandon(sequence, self.env.now)
-        self.usage.aborted_tokens += max(sequence.high_water_tokens, sequence.computed_tokens)
+        computed = max(sequence.high_water_tokens, sequence.computed_tokens)
+        self.usage.aborted_tokens += computed - sequence.cached_tokens
         self._leave(sequence, Stage.ABORTED)
+        if not self.running:
+            self._end_batch()
 
     def close(self) -> None:
         """The run is over: write the marks of requests that are still here."""
@@ -294,7 +297,8 @@ class ReferenceReplica:
 
     def _leave(self, sequence: Sequence, stage: Stage) -> None:
         """It is out of the waiting queue; take it from wherever else it is, and its blocks unless a batch keeps them."""
-        if sequence.stage is Stage.RUNNING:
+        ran = sequence.stage is Stage.RUNNING
+        if ran:
             self.running.remove(sequence)
         elif sequence.stage is Stage.SWAPPED:
             self.swapped.remove(sequence)
@@ -303,7 +307,7 @@ class ReferenceReplica:
         sequence.stage = stage
         self._left += 1
         self._book.marks(sequence)
-        if self.batching.keeps_slots:
+        if ran and self.batching.keeps_slots:
             self._ended.append(sequence)
         else:
             self.pool.release(sequence)

@@ -40,11 +40,15 @@ def per_request_ns(table: RequestTable, metric: str, rows: np.ndarray) -> np.nda
     raise KeyError(metric)
 
 
-def latencies(table: RequestTable, gaps: GapHistogram) -> dict[str, dict]:
-    """ttft_s, tpot_s, ntpot_s, itl_s, e2e_s, wait_s of all completed requests, each described in seconds."""
-    everybody = np.ones(len(table), dtype=bool)
-    figures = {f"{m}_s": describe_ns(per_request_ns(table, m, everybody)) for m in REQUEST_METRICS}
-    figures["itl_s"] = WeightedGaps(gaps).describe()
+def latencies(
+    table: RequestTable, gaps: GapHistogram, rows: np.ndarray, classes: list[int] | None = None
+) -> dict[str, dict]:
+    """ttft_s, tpot_s, ntpot_s, itl_s, e2e_s, wait_s of the completed requests of a mask (bool[rows]), in seconds.
+
+    Gaps between tokens have no rows: itl_s is of all requests of `classes` (None: of all classes).
+    """
+    figures = {f"{m}_s": describe_ns(per_request_ns(table, m, rows)) for m in REQUEST_METRICS}
+    figures["itl_s"] = WeightedGaps(gaps, classes).describe()
     return {key: figures[key] for key in ("ttft_s", "tpot_s", "ntpot_s", "itl_s", "e2e_s", "wait_s")}
 
 
@@ -53,10 +57,11 @@ def by_group(table: RequestTable, metric: str, groups: dict[str, np.ndarray]) ->
     return {name: describe_ns(per_request_ns(table, metric, rows)) for name, rows in groups.items()}
 
 
-def bench_names(table: RequestTable, gaps: GapHistogram, figures: dict[str, dict]) -> dict[str, float | None]:
+def bench_names(
+    table: RequestTable, gaps: GapHistogram, rows: np.ndarray, figures: dict[str, dict]
+) -> dict[str, float | None]:
     """The same latencies under the names of vLLM's serving benchmark, in ms (mean_ttft_ms, p99_itl_ms ...)."""
-    everybody = np.ones(len(table), dtype=bool)
-    spread = {m: std_ns(per_request_ns(table, m, everybody)) for m in ("ttft", "tpot", "e2e")}
+    spread = {m: std_ns(per_request_ns(table, m, rows)) for m in ("ttft", "tpot", "e2e")}
     spread["itl"] = WeightedGaps(gaps).std()
     named: dict[str, float | None] = {}
     for ours, theirs in (("ttft", "ttft"), ("tpot", "tpot"), ("itl", "itl"), ("e2e", "e2el")):

@@ -1,10 +1,13 @@
 """Who got what was promised: attainment over arrivals, and goodput.
 
-A request meets the SLO when it completed and every target holds (at most the target). Rejected and unfinished requests
-are misses, or overload would flatter itself. A one-token request has no TPOT, so a TPOT target can't be missed by it.
+A request meets the SLO when it completed and every target of its class holds (at most the target). Rejected, timed-out
+and unfinished requests are misses, or overload would flatter itself. A one-token request has no TPOT, so a TPOT target
+can't be missed by it. Requests of a class without any target are in no share.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -15,8 +18,38 @@ from llmqsim.requests import RequestTable
 TARGETS: tuple[str, ...] = ("ttft_s", "tpot_s", "e2e_s")
 
 
-def meets(table: RequestTable, target: str, limit_s: float) -> np.ndarray:
-    """Mask of the completed requests that keep one target, bool[rows]. `target` is one of TARGETS."""
+def targets_of(slo: dict) -> dict[str, float]:
+    """The latency targets that an `slo` mapping sets, seconds."""
+    return {t: slo[t] for t in TARGETS if slo.get(t) is not None}
+
+
+@dataclass(frozen=True)
+class Promise:
+    """Targets of each request: those of its class where `own` (class name -> slo) has it, else `slo`."""
+
+    slo: dict = field(default_factory=dict)
+    own: dict[str, dict] = field(default_factory=dict)
+
+    def of_class(self, name: str) -> dict:
+        """The slo mapping that holds for a class."""
+        return self.own.get(name, self.slo)
+
+    def limits_s(self, table: RequestTable, target: str) -> np.ndarray:
+        """One target, seconds, float64[rows]; NaN where a request has none."""
+        by_class = [targets_of(self.of_class(name)).get(target, np.nan) for name in table.classes]
+        return np.array(by_class)[table.class_id]
+
+    def targets(self, table: RequestTable) -> list[str]:
+        """The targets that any class has."""
+        return [t for t in TARGETS if any(t in targets_of(self.of_class(name)) for name in table.classes)]
+
+    def given(self, table: RequestTable) -> np.ndarray:
+        """Mask of the requests that were promised anything, bool[rows]."""
+        return np.array([bool(targets_of(self.of_class(name))) for name in table.classes], dtype=bool)[table.class_id]
+
+
+def meets(table: RequestTable, target: str, limit_s: float | np.ndarray) -> np.ndarray:
+    """Mask of the completed requests that keep one target, bool[rows]; NaN limits are kept. `target` is of TARGETS."""
     if target == "ttft_s":
         value_ns = table.first_token_ns - table.arrival_ns
     elif target == "e2e_s":
@@ -26,38 +59,39 @@ def meets(table: RequestTable, target: str, limit_s: float) -> np.ndarray:
         value_ns = np.where(gaps > 0, (table.finish_ns - table.first_token_ns) / np.maximum(gaps, 1), 0.0)
     else:
         raise KeyError(target)
-    return completed(table) & (value_ns / NS_PER_S <= limit_s)
+    return completed(table) & ((value_ns / NS_PER_S <= limit_s) | np.isnan(limit_s))
 
 
-def targets_of(slo: dict) -> dict[str, float]:
-    """The latency targets that an `slo` mapping sets, seconds."""
-    return {t: slo[t] for t in TARGETS if slo.get(t) is not None}
-
-
-def meets_all(table: RequestTable, slo: dict) -> np.ndarray:
-    """Mask of the requests that completed within every target, bool[rows]."""
+def meets_all(table: RequestTable, promise: Promise) -> np.ndarray:
+    """Mask of the requests that completed within every target they have, bool[rows]."""
     kept = completed(table)
-    for target, limit_s in targets_of(slo).items():
-        kept = kept & meets(table, target, limit_s)
+    for target in promise.targets(table):
+        kept = kept & meets(table, target, promise.limits_s(table, target))
     return kept
 
 
-def attainment(table: RequestTable, slo: dict, rows: np.ndarray) -> float | None:
+def attainment(table: RequestTable, promise: Promise, rows: np.ndarray) -> float | None:
     """Share of the arrivals in a mask (bool[rows]) that meet every target; None without targets or arrivals."""
-    if not targets_of(slo):
-        return None
-    return ratio(int((meets_all(table, slo) & rows).sum()), int(rows.sum()))
+    rows = rows & promise.given(table)
+    return ratio(int((meets_all(table, promise) & rows).sum()), int(rows.sum()))
 
 
-def report(table: RequestTable, slo: dict, rows: np.ndarray) -> dict:
-    """targets, share by target, the attainment asked for, and whether it was met (None without an SLO)."""
-    targets = targets_of(slo)
-    share = attainment(table, slo, rows)
-    wanted = slo.get("attainment") if targets else None
-    arrived = int(rows.sum())
+def report(table: RequestTable, promise: Promise, rows: np.ndarray, slo: dict) -> dict:
+    """targets, share by target, the attainment asked for, and whether it was met (None without an SLO).
+
+    slo : the one shown: the scenario's, or that of a class whose rows these are.
+    """
+    share = attainment(table, promise, rows)
+    wanted = slo.get("attainment") if targets_of(slo) else None
+    by_target = {}
+    for target in promise.targets(table):
+        limits_s = promise.limits_s(table, target)
+        asked = rows & ~np.isnan(limits_s)
+        if asked.any() or target in targets_of(slo):
+            by_target[target] = ratio(int((meets(table, target, limits_s) & asked).sum()), int(asked.sum()))
     return {
-        "targets": targets,
-        "by_target": {t: ratio(int((meets(table, t, s) & rows).sum()), arrived) for t, s in targets.items()},
+        "targets": targets_of(slo),
+        "by_target": by_target,
         "target": wanted,
         "met": None if share is None or wanted is None else share >= wanted,
     }

@@ -82,9 +82,17 @@ class _Observed:
         return growth(inside), growth(inside[len(inside) // 2 :])
 
 
-def stability(table: RequestTable, arrived: np.ndarray) -> dict:
-    """Verdict, one sentence of evidence and the numbers behind it. `arrived`: bool[rows], arrived before the end."""
-    served = arrived & (table.outcome != Outcome.REJECTED)
+def stability(table: RequestTable, due: np.ndarray) -> dict:
+    """Verdict, one sentence of evidence and the numbers behind it. `due`: bool[rows], due before the end.
+
+    Where a cap held requests back, what counts is when they were due; where loops are closed, open traffic is judged if
+    there is any, since a loop can't overload.
+    """
+    served = due & (table.outcome != Outcome.REJECTED)
+    closed = served & (table.client != UNSET)
+    if closed.any() and not (served & ~closed).any():
+        return _closed_loop(table, closed)
+    served = served & ~closed
     seen = _observe(table, served)
     if seen is None:
         return _answer("unsettled", "no request was completed, so nothing can be said", _no_numbers(int(served.sum())))
@@ -97,12 +105,30 @@ def stability(table: RequestTable, arrived: np.ndarray) -> dict:
     return _judge(seen, numbers)
 
 
+def _closed_loop(table: RequestTable, served: np.ndarray) -> dict:
+    """Whoever waits for an answer before asking again can't pile up a backlog."""
+    seen = _observe(table, served)
+    if seen is None or not seen.window_ns:
+        return _answer("unsettled", "one round of a closed loop: no steady state", _no_numbers(int(served.sum())))
+    numbers = _numbers(seen)
+    if len(seen.arrival) < MIN_REQUESTS:
+        return _answer("unsettled", f"too few requests to tell: {len(seen.arrival)}, {MIN_REQUESTS} needed", numbers)
+    clients = len(np.unique(table.client[served]))
+    evidence = f"a closed loop of {clients} clients can't overload; its latencies hold for this number of clients, "
+    evidence += f"which get {numbers['completion_rate_per_s']:.3g} req/s done"
+    return _answer("stable", evidence, numbers)
+
+
 def _observe(table: RequestTable, served: np.ndarray) -> _Observed | None:
+    served = np.flatnonzero(served)
+    served = served[np.argsort(table.intended_ns[served], kind="stable")]
     done = table.outcome[served] == Outcome.COMPLETED
     if not done.any():
         return None
     scheduled, finish = table.first_scheduled_ns[served], table.finish_ns[served]
     service = (finish - scheduled - table.wait_preempted_ns[served])[done]
+    # who gave up before the first step counts as waiting still: patience that runs out is no capacity
+    finish = np.where((finish == UNSET) & (scheduled != UNSET), table.gave_up_ns[served], finish)
     order = np.flatnonzero(done)
 
     def p90_of_first(arrivals: int) -> int:
@@ -110,7 +136,7 @@ def _observe(table: RequestTable, served: np.ndarray) -> _Observed | None:
         return int(np.quantile(first if len(first) else service, 0.9))
 
     return _Observed(
-        arrival=table.arrival_ns[served],
+        arrival=table.intended_ns[served],
         scheduled=np.where(scheduled == UNSET, NEVER, scheduled),
         finish=np.where(finish == UNSET, NEVER, finish),
         service_ns=int(np.quantile(service, 0.9)),

@@ -4,52 +4,65 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from llmqsim.metrics import latency, slo, usage
+import numpy as np
+
+from llmqsim.metrics import groups, latency, slo, usage
+from llmqsim.metrics.clients import clients
 from llmqsim.metrics.distribution import NS_PER_S, ratio
+from llmqsim.metrics.kv_cap import suggested_cap
+from llmqsim.metrics.notes import notes
 from llmqsim.metrics.stability import stability
 from llmqsim.metrics.waiting import waiting_for
-from llmqsim.requests import Outcome, Reason
+from llmqsim.metrics.warmup import restarts_with_a_burst
+from llmqsim.requests import Outcome
 
 if TYPE_CHECKING:
     from llmqsim.result import Result
 
-BEHIND_A_PERCENTILE = 10
-"""a percentile that rests on fewer requests than this is named in the notes"""
 
 
 def _requests(result: Result) -> dict[str, Any]:
     table, arrived = result.table, result.arrived
-    rejected = arrived & (table.outcome == Outcome.REJECTED)
-    reasons = {r.name.lower(): int((rejected & (table.reason == r)).sum()) for r in Reason if r is not Reason.NONE}
+    return {**groups.counts(table, arrived), "completed": int(latency.completed(table).sum())}
+
+
+def _kv(result: Result, whole: usage.Window, preemptions: int) -> dict[str, Any]:
+    """The pool, its use, and the cap that would spare it preemptions."""
+    table, served = result.table, result.arrived & (result.table.outcome != Outcome.REJECTED)
     return {
-        "arrived": int(arrived.sum()),
-        "completed": int(latency.completed(table).sum()),
-        "rejected": int(rejected.sum()),
-        "unfinished": int((arrived & (table.outcome == Outcome.UNFINISHED)).sum()),
-        "rejected_for": {name: count for name, count in reasons.items() if count},
+        **usage.kv(result.usage, whole, result.kv),
+        "suggested_cap": suggested_cap(table, served, result.kv, preemptions),
     }
 
 
-def notes(result: Result, requests: dict[str, Any]) -> list[str]:
-    """The run's own notes, then what limits the figures: unfinished requests, thin percentiles, late arrivals."""
-    said = list(result.notes)
-    done, unfinished = requests["completed"], requests["unfinished"]
-    if unfinished:
-        arrived = requests["arrived"]
-        said.append(f"{unfinished} of {arrived} requests did not finish: latencies leave them out, attainment doesn't")
-    unborn = len(result.table) - requests["arrived"]
-    if unborn:
-        said.append(f"{unborn} of the workload's {len(result.table)} requests had not arrived when the run ended")
-    thin = [(p, done * (100 - p) / 100) for p in (99, 95, 90) if done * (100 - p) < BEHIND_A_PERCENTILE * 100]
-    if done and thin:
-        held = ", ".join(f"p{p} on the slowest {max(1, round(behind))}" for p, behind in thin)
-        said.append(f"few requests: of {done} completed, {held}")
-    return said
+def _warmup(result: Result) -> dict[str, Any] | None:
+    """How much was cut, how it was found, and the figures as they were with it; None where nothing was asked for."""
+    cut = result.cut
+    if cut is None:
+        return None
+    table, arrived = result.table, result.arrived
+    window = usage.makespan(table, arrived, result.end_ns)
+    figures = latency.latencies(table, result.gaps, arrived)
+    del figures["itl_s"]
+    return {
+        "method": cut.method,
+        "settled": cut.settled,
+        "series": cut.series,
+        "cut_requests": int(cut.rows.sum()),
+        "cut_s": (cut.until_ns - window.start_ns) / NS_PER_S if cut.rows.any() else 0.0,
+        "share": ratio(int(cut.rows.sum()), int(arrived.sum())),
+        "starts_empty": restarts_with_a_burst(table, result.measured) > 0,
+        "all": {
+            **figures,
+            "attainment": slo.attainment(table, result.promise, arrived),
+            "throughput": usage.throughput(table, arrived, window),
+        },
+    }
 
 
-def _bench(table, window: usage.Window, throughput: dict, goodput: float | None) -> dict[str, Any]:
+def _bench(table, rows: np.ndarray, window: usage.Window, throughput: dict, goodput: float | None) -> dict[str, Any]:
     """Counts and rates under the names of vLLM's serving benchmark."""
-    done = latency.completed(table)
+    done = latency.completed(table) & rows
     return {
         "completed": int(done.sum()),
         "duration": window.seconds,
@@ -64,13 +77,17 @@ def _bench(table, window: usage.Window, throughput: dict, goodput: float | None)
 
 def summarise(result: Result) -> dict[str, Any]:
     """All figures of a result as plain data (dict, list, str, int, finite float, bool, None), in a fixed order."""
-    table, arrived = result.table, result.arrived
-    window = usage.makespan(table, arrived, result.end_ns)
+    table, arrived, measured = result.table, result.arrived, result.measured
+    whole = usage.makespan(table, arrived, result.end_ns)
+    window = usage.makespan(table, measured, result.end_ns)
     requests = _requests(result)
-    figures = latency.latencies(table, result.gaps)
-    has_slo = bool(slo.targets_of(result.slo))
-    goodput = ratio(int(slo.meets_all(table, result.slo).sum()), window.seconds) if has_slo else None
-    throughput = usage.throughput(table, window)
+    figures = latency.latencies(table, result.gaps, measured)
+    has_slo = bool(result.promise.targets(table))
+    met = measured & result.promise.given(table) & slo.meets_all(table, result.promise)
+    goodput = ratio(int(met.sum()), window.seconds) if has_slo else None
+    throughput = usage.throughput(table, measured, window)
+    preemptions = sum(u.preemptions for u in result.usage)
+    kv = _kv(result, whole, preemptions)
     return {
         "engine": result.engine,
         "version": result.version,
@@ -78,13 +95,17 @@ def summarise(result: Result) -> dict[str, Any]:
         "replication": result.replication,
         "requests": requests,
         **figures,
-        "attainment": slo.attainment(table, result.slo, arrived),
-        "slo": slo.report(table, result.slo, arrived),
+        "attainment": slo.attainment(table, result.promise, measured),
+        "slo": slo.report(table, result.promise, measured, result.slo),
         "goodput_per_s": goodput,
         "throughput": throughput,
-        "utilisation": usage.utilisation(result.usage, window),
-        "kv": usage.kv(result.usage, window, result.kv),
-        "preemptions": sum(u.preemptions for u in result.usage),
+        "by_class": groups.by_class(result),
+        "by_tenant": groups.by_tenant(result),
+        "clients": clients(table, measured, whole),
+        "warmup": _warmup(result),
+        "utilisation": usage.utilisation(result.usage, whole),
+        "kv": kv,
+        "preemptions": preemptions,
         "preempted_requests": int((table.preemptions > 0).sum()),
         "recomputed_tokens": sum(u.recomputed_tokens for u in result.usage),
         "prefix_cache": usage.prefix_cache(table, result.usage),
@@ -92,13 +113,14 @@ def summarise(result: Result) -> dict[str, Any]:
             "copied_blocks": sum(u.swapped_blocks for u in result.usage),
             "refused": sum(u.swap_refused for u in result.usage),
         },
+        "aborted_tokens": sum(u.aborted_tokens for u in result.usage),
         "wasted_rows": sum(u.wasted_rows for u in result.usage),
-        "waiting_for": waiting_for(table, arrived & (table.outcome != Outcome.REJECTED)),
-        "stability": stability(table, arrived),
+        "waiting_for": waiting_for(table, measured & (table.outcome != Outcome.REJECTED)),
+        "stability": stability(table, result.due),
         "envelope": {**result.envelope, "outside": usage.outside(result.usage)},
         "end_s": result.end_ns / NS_PER_S,
         "scenario": result.scenario,
-        "notes": notes(result, requests),
-        **_bench(table, window, throughput, goodput),
-        **latency.bench_names(table, result.gaps, figures),
+        "notes": notes(result, requests, kv),
+        **_bench(table, measured, window, throughput, goodput),
+        **latency.bench_names(table, result.gaps, measured, figures),
     }

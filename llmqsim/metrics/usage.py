@@ -29,16 +29,16 @@ def makespan(table: RequestTable, arrived: np.ndarray, end_ns: int) -> Window:
     """First arrival to last finish; to the end of the run where a request that arrived did not finish."""
     if not arrived.any():
         return Window(0, 0)
-    done = completed(table)
-    start = int(table.arrival_ns[arrived][0])
+    done = completed(table) & arrived
+    start = int(table.arrival_ns[arrived].min())
     end = int(table.finish_ns[done].max()) if done.any() else start
     unfinished = arrived & (table.outcome == 0)
     return Window(start, max(end, end_ns) if unfinished.any() else end)
 
 
-def throughput(table: RequestTable, window: Window) -> dict[str, float | None]:
-    """Completed requests and their tokens per second of the window."""
-    done = completed(table)
+def throughput(table: RequestTable, rows: np.ndarray, window: Window) -> dict[str, float | None]:
+    """Completed requests of a mask (bool[rows]) and their tokens per second of the window."""
+    done = completed(table) & rows
     prompts, outputs = int(table.prompt_tokens[done].sum()), int(table.generated_tokens[done].sum())
     counts = {
         "requests_per_s": int(done.sum()),

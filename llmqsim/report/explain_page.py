@@ -101,10 +101,14 @@ def _workload(load: dict[str, Any]) -> list[str]:
     lines = [*_heading("Workload"), *_row("source", load["source"])]
     rate, tokens = load["offered_rate_per_s"], load["offered_tokens_per_s"]
     first_s, last_s = load["first_arrival_s"], load["last_arrival_s"]
-    span = f"from {duration(first_s)} to {duration(last_s)}" if first_s < last_s else f"at {duration(first_s)}"
+    if first_s is None:
+        span = "as answers come"
+    else:
+        span = f"from {duration(first_s)} to {duration(last_s)}" if first_s < last_s else f"at {duration(first_s)}"
     lines += _row("requests", f"{count(load['requests'], 'request')}, {span}")
     if rate is None:
-        lines += _row("offered rate", "all at once")
+        loops = load["closed_loop_clients"]
+        lines += _row("offered rate", f"what {count(loops, 'client')} get answered" if loops else "all at once")
     else:
         per_s = f"{figures(tokens['prompt_tokens'])} prompt and {figures(tokens['output_tokens'])} output tokens/s"
         lines += _row("offered rate", f"{format_rate(rate)}, so {per_s}")

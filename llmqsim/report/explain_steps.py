@@ -27,8 +27,10 @@ def typical_steps(cost: Any, servers: Servers) -> list[dict[str, Any]]:
 
     cost : the scenario's `cost`. Each step: {name, shape, tokens, padded_tokens, operators, seconds (the sum of its
     operators), simulated_seconds (what a run charges: the same from interpolated tables, in whole nanoseconds)}.
-    FLOPs and bytes are of one GPU and all calls; a formula is of one call.
+    FLOPs and bytes are of one GPU and all calls; a formula is of one call. Stations have no steps: an empty list.
     """
+    if cost.model == "stations":
+        return []
     options, longest = servers.deployment.options, servers.longest_request_tokens
     context = min(DECODE_CONTEXT, longest or DECODE_CONTEXT)
     batch = min(DECODE_REQUESTS, options.max_num_seqs)

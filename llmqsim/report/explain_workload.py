@@ -20,26 +20,25 @@ ABOUT = ("name", "source", "licence", "attribution", "period", "tokens_counted_b
 
 
 def workload(scenario: Scenario, made: Workload) -> dict[str, Any]:
-    """Figures of the requests that a run serves. offered_rate_per_s is None when all of them arrive at once."""
+    """Figures of the requests that a run serves. offered_rate_per_s is None when all of them arrive at once, and where
+    clients of a closed loop decide in the run; times are of the others.
+    """
     rows = made.table
+    known = rows.arrival_ns[rows.arrival_ns != UNSET]
     rate = made.offered_rate_per_s if math.isfinite(made.offered_rate_per_s) else None
     drawn = {column: _drawn(getattr(rows, column)) for column in COLUMNS}
     return {
         "source": made.source,
         "requests": len(rows),
-        "first_arrival_s": _seconds(rows.arrival_ns[0]),
-        "last_arrival_s": _seconds(rows.arrival_ns[-1]),
+        "closed_loop_clients": sum(loop.clients for loop in made.clients.loops),
+        "first_arrival_s": to_seconds(int(known[0])) if len(known) else None,
+        "last_arrival_s": to_seconds(int(known[-1])) if len(known) else None,
         "offered_rate_per_s": rate,
         "offered_tokens_per_s": {c: None if rate is None else rate * drawn[c]["mean"] for c in COLUMNS},
         "lengths": drawn,
         "table": _table(scenario),
         "notes": list(made.notes),
     }
-
-
-def _seconds(time_ns: np.int64) -> float | None:
-    """None where a closed loop decides in the run."""
-    return None if time_ns == UNSET else to_seconds(int(time_ns))
 
 
 def _drawn(tokens: np.ndarray) -> dict[str, float]:

@@ -45,7 +45,8 @@ def outcome(figures_: dict[str, Any]) -> str:
     requests = figures_["requests"]
     why = ", ".join(f"{reason.replace('_', ' ')} {n:,}" for reason, n in requests["rejected_for"].items())
     rejected = f"{requests['rejected']:,} rejected" + (f" ({why})" if why else "")
-    return f"{requests['completed']:,} completed, {rejected}, {requests['unfinished']:,} unfinished"
+    timed_out = f", {requests['timed_out']:,} timed out" if requests["timed_out"] else ""
+    return f"{requests['completed']:,} completed, {rejected}{timed_out}, {requests['unfinished']:,} unfinished"
 
 
 def _arrivals(workload: dict[str, Any]) -> str:

@@ -1,11 +1,14 @@
-"""The screen: the answer in at most 25 lines of at most 100 characters, the verdict first when there is a warning."""
+"""The screen: the answer in at most 25 lines of at most 100 characters, the verdict first when there is a warning.
+
+Classes, clients that limit their own requests and a warm-up add lines of their own (parts.py).
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from llmqsim.metrics.waiting import WORDS
-from llmqsim.report import headline
+from llmqsim.report import headline, parts
 from llmqsim.report.events_screen import events_screen
 from llmqsim.report.show import NOTHING, clip, count, duration, figures, limit, percent, wrap
 
@@ -35,12 +38,19 @@ def render(summary: dict[str, Any]) -> str:
     verdict = summary["stability"]["verdict"]
     top = [] if verdict == "stable" else _warning(summary)
     question = summary["scenario"].get("question")
+    extra = [
+        line
+        for part, rows in ((parts.class_lines, 1), (parts.client_lines, 2), (parts.warmup_lines, 2))
+        for label, text in part(summary)
+        for line in _line(clip(label, LABEL - 1), text, rows)
+    ]
     body = [
         *([clip(question, WIDTH)] if question else []),
         *_line("ran", headline.system(summary), rows=2),
         *_line("traffic", f"{headline.traffic(summary)}; {headline.outcome(summary)}", rows=2),
         *_latencies(summary),
         *_slo(summary),
+        *extra,
         *_line("throughput", _throughput(summary)),
         *_line("busy", _busy(summary)),
         *_line("KV cache", _kv(summary), rows=2),
@@ -49,7 +59,7 @@ def render(summary: dict[str, Any]) -> str:
         *_line("trust", _trust(summary), rows=2),
     ]
     lines = [*top, *body]
-    return "\n".join([*lines, *_notes(summary["notes"], LINES - len(lines))])
+    return "\n".join([*lines, *_notes(summary["notes"], LINES + len(extra) - len(lines))])
 
 
 def _line(label: str, text: str, rows: int = 1) -> list[str]:
@@ -61,11 +71,13 @@ def _line(label: str, text: str, rows: int = 1) -> list[str]:
 
 
 def _warning(summary: dict[str, Any]) -> list[str]:
-    stability, unfinished = summary["stability"], summary["requests"]["unfinished"]
+    stability, requests = summary["stability"], summary["requests"]
+    unfinished = requests["unfinished"] + requests["timed_out"]
     text = f"{stability['verdict'].upper()}: {stability['evidence']}."
     if unfinished:
         done = count(summary["requests"]["completed"], "request")
         text += f" Latencies are of the {done} that finished, {unfinished:,} did not."
+        text += f" {requests['timed_out']:,} of these timed out." if requests["timed_out"] else ""
     elif stability["verdict"] == "overloaded":
         text += " The latencies below grow with the length of the run."
     wrapped = wrap(text, WIDTH)

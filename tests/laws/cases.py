@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from hypothesis import strategies as st
 
+from llmqsim.clients import Clients
 from llmqsim.cluster.cluster import Cluster
 from llmqsim.cost import lower
 from llmqsim.options import HostCost
@@ -62,12 +63,13 @@ class Case:
             table.prefixes = PrefixTable(offsets, np.array(sum(rows, []), dtype=np.int64))
         return table
 
-    def run(self, table: RequestTable | None = None) -> Cluster:
+    def run(self, table: RequestTable | None = None, clients: Clients = Clients()) -> Cluster:
         """Simulate to the end."""
         base, prefill, decode = self.step
         cost = lower.affine(base_s=base / 1e9, per_prefill_token_s=prefill / 1e9, per_decode_request_s=decode / 1e9)
         host = HostCost(request_before_s=self.host_ns[0] / 1e9, request_after_s=self.host_ns[1] / 1e9)
-        cluster = Cluster(table or self.table(), deployment(cost=cost, host=host, **self.servers), keep_steps=True)
+        servers = deployment(cost=cost, host=host, **self.servers)
+        cluster = Cluster(table or self.table(), servers, keep_steps=True, clients=clients)
         cluster.run()
         return cluster
 

@@ -19,13 +19,14 @@ from llmqsim.requests import Outcome, Reason, RequestTable
 from llmqsim.result import Result
 
 S = 10**9
+ROWS_CLASSES = ("chat", "code")
 SLO = {"ttft_s": 0.5, "tpot_s": 0.1, "attainment": 0.5}
 
 
 def made(rows: list[dict], usage=None, end_s: float = 10.0, **more) -> Result:
     """A result from rows of seconds and counts: arrival, prompt, output, and the marks of those that were served."""
     table = RequestTable.from_columns(
-        classes=("chat", "code"),
+        classes=ROWS_CLASSES,
         arrival_ns=np.array([round(r["arrival"] * S) for r in rows], dtype=np.int64),
         prompt_tokens=np.array([r.get("prompt", 10) for r in rows], dtype=np.int64),
         output_tokens=np.array([r.get("output", 1) for r in rows], dtype=np.int64),
@@ -83,7 +84,7 @@ def figures():
 def test_requests_are_conserved_and_counted_by_reason(figures):
     requests = figures["requests"]
     assert requests == {
-        "arrived": 5, "completed": 3, "rejected": 1, "unfinished": 1, "rejected_for": {"exceeds_kv_pool": 1},
+        "arrived": 5, "completed": 3, "rejected": 1, "timed_out": 0, "unfinished": 1, "rejected_for": {"exceeds_kv_pool": 1},
     }
     assert requests["arrived"] == requests["completed"] + requests["rejected"] + requests["unfinished"]
 
@@ -188,7 +189,7 @@ def test_figures_by_class_and_by_replica():
     shares = result.attainment(by="class")
     assert shares.loc["chat", "attainment"] == 1 / 4 and shares.loc["code", "attainment"] == 1.0
     assert result.e2e().loc["chat", "max"] == 1.2
-    with pytest.raises(ValueError, match="known: class, replica"):
+    with pytest.raises(ValueError, match="known: class, tenant, replica"):
         result.ttft(by="colour")
 
 
@@ -218,7 +219,7 @@ def test_screen_fits_and_says_the_verdict_first():
     scenario = {"question": long, "model": "m" * 80, "gpu": "g" * 50, "replicas": 8, "routing": "round_robin"}
     result = replace(made(ROWS, USAGE, kv=KV), notes=notes, scenario=scenario, envelope={"source": long})
     lines = screen(result).split("\n")
-    assert len(lines) == 25 and max(map(len, lines)) <= 100
+    assert len(lines) == 25 + len(ROWS_CLASSES) and max(map(len, lines)) <= 100
     assert lines[0].startswith("UNSETTLED: ") and "1 did not" in " ".join(lines[:3])
     assert "more notes in the JSON" in lines[-1]
 

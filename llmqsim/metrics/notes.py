@@ -1,0 +1,54 @@
+"""Sentences for the reader: what limits the figures, and what would be better."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from llmqsim.metrics.warmup import restarts_with_a_burst
+
+if TYPE_CHECKING:
+    from llmqsim.result import Result
+
+BEHIND_A_PERCENTILE = 10
+"""a percentile that rests on fewer requests than this is named in the notes"""
+
+
+def notes(result: Result, requests: dict[str, Any], kv: dict[str, Any]) -> list[str]:
+    """What limits the figures (start-up, unfinished and timed-out requests, thin percentiles), and the run's own notes."""
+    said = [*_start(result), *_cap(kv), *result.notes]
+    done, unfinished = requests["completed"], requests["unfinished"]
+    if requests["timed_out"]:
+        said.append(f"{requests['timed_out']} of {requests['arrived']} requests timed out: latencies are of survivors")
+    if unfinished:
+        arrived = requests["arrived"]
+        said.append(f"{unfinished} of {arrived} requests did not finish: latencies leave them out, attainment doesn't")
+    unborn = len(result.table) - requests["arrived"]
+    if unborn:
+        said.append(f"{unborn} of the workload's {len(result.table)} requests had not arrived when the run ended")
+    thin = [(p, done * (100 - p) / 100) for p in (99, 95, 90) if done * (100 - p) < BEHIND_A_PERCENTILE * 100]
+    if done and thin:
+        held = ", ".join(f"p{p} on the slowest {max(1, round(behind))}" for p, behind in thin)
+        said.append(f"few requests: of {done} completed, {held}")
+    return said
+
+
+def _start(result: Result) -> list[str]:
+    """What the start of the measured part does to the figures."""
+    said = []
+    cut = result.cut
+    if cut is not None and cut.settled is False:
+        said.append(f"MSER-5 finds no end of the start-up ({cut.series.upper()}) in the first half: nothing was cut")
+    together = restarts_with_a_burst(result.table, result.measured)
+    if together and cut is not None and cut.rows.any():
+        said.append(f"the warm-up is no cure: then {together} clients start together on an empty system, a new burst")
+    elif together:
+        said.append(f"{together} clients start together on an empty system: the figures hold that burst; see run.warmup")
+    return said
+
+
+def _cap(kv: dict[str, Any]) -> list[str]:
+    """The cap in a sentence, where it would have bound."""
+    cap, peak = kv["suggested_cap"], kv["sustained_concurrency"]["peak"]
+    if cap is None or peak is None or peak <= cap["max_num_seqs"]:
+        return []
+    return [f"max_num_seqs {cap['max_num_seqs']} fits without preemption, assuming {cap['assumes']}"]

@@ -1,0 +1,69 @@
+"""Lines of the screen that only some runs have: one a class, the client side, the warm-up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llmqsim.report.show import count, duration, figures, percent
+
+MOST_CLASSES = 6
+
+
+def class_lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    """(label, text) of each class, at most MOST_CLASSES, then how many more there are."""
+    classes = summary["by_class"]
+    shown = [(name, _class(part)) for name, part in list(classes.items())[:MOST_CLASSES]]
+    left = len(classes) - len(shown)
+    return shown + ([("", f"and {count(left, 'more class')} in the JSON".replace("classs", "classes"))] if left else [])
+
+
+def _class(part: dict[str, Any]) -> str:
+    requests, ttft, tpot, e2e = part["requests"], part["ttft_s"], part["tpot_s"], part["e2e_s"]
+    said = f"{requests['arrived']:,} req, TTFT {duration(ttft['p50'])} p50 {duration(ttft['p99'])} p99, "
+    said += f"TPOT {duration(tpot['p50'])}, E2E {duration(e2e['p99'])} p99"
+    said += f", SLO {percent(part['attainment'])}" if part["attainment"] is not None else ""
+    lost = requests["arrived"] - requests["completed"]
+    return said + (f", {lost:,} lost" if lost else "")
+
+
+def client_lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    """Requests in flight where clients limit them, what was sent late, and what timed out."""
+    seen = summary["clients"]
+    traffic = summary["scenario"].get("workload") or {}
+    cap = (traffic.get("clients") or {}).get("max_in_flight")
+    loops = [part.get("arrivals") or {} for part in (traffic, *(traffic.get("classes") or {}).values())]
+    clients = sum(loop.get("clients", 0) for loop in loops)
+    said = []
+    if clients or cap:
+        limit = f"{count(clients, 'client')} in a closed loop" if clients else f"at most {cap:,} in flight"
+        said.append(f"{limit}: {figures(seen['in_flight']['mean'])} in flight on average, {seen['in_flight']['peak']:,} at most")
+    if seen["send_lag_s"]:
+        lag, due = seen["send_lag_s"], seen["from_due"]["ttft_s"]
+        said.append(
+            f"{seen['sent_late']:,} of {lag['n']:,} sent late, {duration(lag['mean'])} on average; "
+            f"from when they were due: TTFT {duration(due['mean'])} mean, {duration(due['p99'])} p99"
+        )
+    if seen["censoring"]:
+        lost = seen["censoring"]
+        said.append(
+            f"{percent(lost['share'])} timed out ({lost['timed_out']:,}) and are missing from the latencies; with them "
+            f"E2E is at least {duration(lost['e2e_at_least_s']['p50'])} p50, {duration(lost['e2e_at_least_s']['p99'])} p99"
+        )
+    return [("clients" if not i else "", text) for i, text in enumerate(said)]
+
+
+def warmup_lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    """How much was cut, and the figures before the cut."""
+    warmup = summary["warmup"]
+    if warmup is None:
+        return []
+    how = {"mser5": "MSER-5", "requests": "as declared", "time": "as declared"}[warmup["method"]]
+    if not warmup["cut_requests"]:
+        return [("warm-up", f"nothing cut ({how})")]
+    whole = warmup["all"]
+    before = "; ".join(
+        f"{label} {duration(whole[key]['mean'])} mean {duration(whole[key]['p99'])} p99"
+        for label, key in (("TTFT", "ttft_s"), ("E2E", "e2e_s"))
+    )
+    cut = f"cut {count(warmup['cut_requests'], 'request')} ({duration(warmup['cut_s'])}, {how})"
+    return [("warm-up", f"{cut}; with them {before}")]
