@@ -9,10 +9,17 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "llmqsim"
 
+<<<<<<< HEAD
 FOUNDATION = {"errors", "units", "registry", "rng", "version", "jit"}
 DATA = {"requests", "records", "options", "clients", "clock", "presets"}
+=======
+FOUNDATION = {"errors", "files", "terminal", "units", "registry", "rng", "version", "jit"}
+DATA = {"requests", "records", "options", "clock", "presets"}
+>>>>>>> c72adb0 (Files: one writer that keeps links, devices and inputs; any terminal takes the answer; --trace and --seed take values as they are)
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
+    "files": {"errors"},
+    "terminal": set(),
     "version": set(),
     "jit": set(),
     "clock": set(),

@@ -99,7 +99,7 @@ SETS = {
     "engine": ("served.yaml engine.preset=vllm-0.99", "engine.preset 'vllm-0.99' Known vllm-0.19"),
     "routing": ("s.yaml routing=least_outstandig", "routing 'least_outstandig' did_you_mean 'least_outstanding'"),
     "routing parameter": ("s.yaml 'routing={policy: round_robin, x: 1}'", "routing 'x' takes"),
-    "batching": ("s.yaml engine.batching=orca", "engine.batching 'orca' continuous"),
+    "batching": ("s.yaml engine.batching=orka", "engine.batching 'orka' continuous did_you_mean orca"),
     "ordering": ("s.yaml engine.ordering=sjf", "engine.ordering 'sjf' fcfs"),
     "preemption": ("s.yaml engine.preemption=swap", "engine.preemption 'swap' recompute_newest"),
     "workload": (
