@@ -7,13 +7,18 @@ from typing import Any
 
 import numpy as np
 
+from llmqsim.clock import EndOfTime
 from llmqsim.cluster.cluster import Cluster
+from llmqsim.errors import ScenarioError
 from llmqsim.records import StepLog
 from llmqsim.result import Result
 from llmqsim.scenario.build import Servers, build_servers, build_workload
 from llmqsim.scenario.load import Scenario, load
 from llmqsim.units import to_ns
 from llmqsim.version import __version__
+
+GPUS_PER_NODE = 8
+"""what NVLink joins in the servers that all-reduce was measured on"""
 
 
 def simulate(
@@ -35,7 +40,11 @@ def simulate(
     servers = build_servers(scenario)
     workload = build_workload(scenario, servers, seed, replication)
     cluster = Cluster(workload.table, servers.deployment, keep_steps, workload.clients)
-    end_ns = cluster.run(None if run.until is None else to_ns(run.until))
+    try:
+        end_ns = cluster.run(None if run.until is None else to_ns(run.until))
+    except EndOfTime as error:
+        hint = "make steps shorter (cost, engine.host), or set run.until"
+        raise ScenarioError(scenario.fault("cost", f"{error}; {hint}")) from None
     return Result(
         scenario=scenario.to_dict(),
         seed=seed,
@@ -49,7 +58,11 @@ def simulate(
         kv=_kv(servers),
         slo=_slo(scenario),
         envelope=_envelope(servers),
-        notes=(*workload.notes, *_unused_prefixes(workload.table.prefixes is not None, servers)),
+        notes=(
+            *_beyond_one_node(scenario),
+            *workload.notes,
+            *_unused_prefixes(workload.table.prefixes is not None, servers),
+        ),
         step_log=_steps(cluster.step_log),
     )
 
@@ -90,6 +103,14 @@ def _envelope(servers: Servers) -> dict[str, Any]:
         "provenance": list(cost.provenance),
         "box": {axis: None if value == float("inf") else value for axis, value in cost.box.items()},
     }
+
+
+def _beyond_one_node(scenario: Scenario) -> tuple[str, ...]:
+    """A note where a replica has more GPUs than the interconnect that was measured joins."""
+    tp = scenario.spec.tensor_parallel_size
+    if tp <= GPUS_PER_NODE or scenario.spec.gpu is None:
+        return ()
+    return (f"TP {tp} goes beyond one node of {GPUS_PER_NODE} GPUs; its all-reduce times are those of one node",)
 
 
 def _slo(scenario: Scenario) -> dict[str, float]:

@@ -41,6 +41,9 @@ P_BOX = 11
 AXES = ("step tokens", "decode batch", "decode context", "prefill context")
 PARAM_SCALARS = P_BOX + len(AXES)
 
+LONGEST_STEP_NS = float(2**62)
+"""what an impossible step is cut to; the clock refuses to go that far, and int64 holds the sum"""
+
 _SHIFT = 3
 
 
@@ -167,7 +170,7 @@ def step_ns(
                 mean,
                 rest,
             )
-    return max(1, int(total + 0.5))
+    return max(1, int(min(total + 0.5, LONGEST_STEP_NS)))
 
 
 @kernel

@@ -13,7 +13,7 @@ from pydantic import Field, Tag
 
 from llmqsim.scenario import rules
 from llmqsim.scenario.deployment import CalibratedCost, Engine, Model, Routing, StepCost
-from llmqsim.scenario.kinds import Count, Duration, Flag, Index, Spec, Text, by_keys
+from llmqsim.scenario.kinds import Count, Duration, Flag, Index, Replicas, Spec, Text, by_keys
 from llmqsim.scenario.targets import Slo
 from llmqsim.scenario.traffic import Workload
 
@@ -71,7 +71,7 @@ class ScenarioSpec(Spec):
     gpu: Annotated[str, rules.text("the name of a GPU preset", "a100-sxm-80gb")] | None = Field(
         None, description="The GPU; not needed with a constant or affine cost model."
     )
-    replicas: Count = Field(1, description="How many copies of the engine share the traffic.")
+    replicas: Replicas = Field(1, description="How many copies of the engine share the traffic.")
     tensor_parallel_size: Annotated[int, rules.powers_of_two(64)] = Field(1, description="GPUs per replica.")
     routing: Routing = Field(Routing(policy="round_robin"), description="Which replica a request goes to.")
     engine: Engine = Field(Engine(), description="The serving engine's options.")

@@ -8,17 +8,20 @@ the same pattern piece by piece: for exponential gaps that is exactly the Poisso
 from __future__ import annotations
 
 import math
+import os
 
 import numpy as np
 
 from llmqsim.errors import ScenarioError, did_you_mean
-from llmqsim.units import NS_PER_S
+from llmqsim.units import NS_PER_S, format_bytes
 from llmqsim.workload.gaps import RENEWALS, gap_shape, unit_gaps
 
 MAX_REQUESTS = 50_000_000
-"""About 200 bytes a request: more would not fit into the memory of a common machine."""
-MAX_TIME_S = 9.2e9
-"""int64 nanoseconds end at 292 years."""
+"""more would take a day to simulate"""
+BYTES_PER_REQUEST = 700
+"""peak memory of a run with its tables and figures, measured on 100,000 requests"""
+MAX_TIME_S = 4e9
+"""127 years; the clock ends 20 years later."""
 
 PROCESSES = (*RENEWALS, "burst")
 """open-loop processes; closed_loop has no times of its own, see build.py"""
@@ -137,9 +140,21 @@ def to_ns(seconds: np.ndarray) -> np.ndarray:
 
 
 def _bounded(requests: float) -> int:
-    if requests > MAX_REQUESTS:
+    """The number of requests, if as many can be simulated on this machine. Raises ScenarioError."""
+    need, have = requests * BYTES_PER_REQUEST, _memory_bytes()
+    if requests > MAX_REQUESTS or need > have:
+        limit = min(MAX_REQUESTS, int(have // BYTES_PER_REQUEST))
         raise ScenarioError(
-            f"workload: about {requests:,.0f} requests; at most {MAX_REQUESTS:,} fit into memory. "
+            f"workload: about {requests:,.0f} requests need {format_bytes(need)} of memory; at most {limit:,} can be "
+            f"simulated on this machine ({format_bytes(have)}). "
             "Lower workload.requests, workload.duration or workload.arrivals.rate"
         )
     return int(requests)
+
+
+def _memory_bytes() -> float:
+    """Physical memory of this machine; infinite where it can't be known."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return math.inf
