@@ -228,7 +228,7 @@ def test_screen_shows_what_was_waited_for_and_both_concurrencies():
     assert "resuming after a preemption 50 % (50.0 ms)" in text
     assert "concurrency guaranteed 1.50, sustained 1.40 mean, 2 peak; 2 preemptions" in text
     assert "40 % of arrivals (asked for 50 %: not met); TTFT ≤ 500 ms 60 %, TPOT ≤ 100 ms 40 %" in text
-    assert "3 completed, 1 rejected (exceeds kv pool 1), 1 unfinished" in text
+    assert "3 completed, 1 rejected (larger than the KV pool), 1 unfinished" in text
 
 
 def test_files_are_the_same_twice_and_never_half_written(tmp_path):
