@@ -48,10 +48,9 @@ def main(argv: list[str] | None = None) -> int:
 
 def _complain(*faults: str) -> int:
     """Say what is wrong, one fault a line, the first ones only where there are very many."""
-    shown = faults[:MOST_FAULTS]
-    if more := len(faults) - len(shown):
-        shown = (*shown, f"and {more:,} more")
-    for fault in shown:
+    if len(faults) > MOST_FAULTS + 1:
+        faults = (*faults[:MOST_FAULTS], f"and {len(faults) - MOST_FAULTS:,} more")
+    for fault in faults:
         print(f"llmqsim: {terminal.plain(fault)}", file=sys.stderr)
     return EXIT_BAD_INPUT
 

@@ -89,7 +89,7 @@ def from_mapping(config: Mapping[str, Any], *, name: str, source: str, place: st
 
 def _read(path: Path) -> Mapping[str, Any]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise ScenarioError(f"{path}: no such file; give the path of a Hugging Face config.json") from None
     except IsADirectoryError:
@@ -100,6 +100,8 @@ def _read(path: Path) -> Mapping[str, Any]:
         raise ScenarioError(f"{path}: not a text file; a Hugging Face config.json is JSON in UTF-8") from None
     except json.JSONDecodeError as error:
         raise ScenarioError(f"{path}:{error.lineno}: not JSON ({error.msg}, column {error.colno})") from None
+    except ValueError as error:  # a number of thousands of digits
+        raise ScenarioError(f"{path}: can't be read as JSON ({error})") from None
     except RecursionError:
         raise ScenarioError(f"{path}: nested too deeply for a config.json") from None
     if not isinstance(content, Mapping):

@@ -12,7 +12,7 @@ import os
 
 import numpy as np
 
-from llmqsim.errors import ScenarioError, did_you_mean
+from llmqsim.errors import ScenarioError, or_known
 from llmqsim.units import NS_PER_S, format_bytes
 from llmqsim.workload.gaps import RENEWALS, gap_shape, unit_gaps
 
@@ -42,8 +42,7 @@ def arrival_ns(
     """
     process, rate, stages = arrivals.get("process"), arrivals.get("rate"), arrivals.get("stages")
     if process not in PROCESSES:
-        hint = did_you_mean(str(process), PROCESSES)
-        raise ScenarioError(f"{key}.process: unknown (got '{process}'){hint} Known: {', '.join(PROCESSES)}")
+        raise ScenarioError(f"{key}.process: unknown (got '{process}'){or_known(str(process), PROCESSES)}")
     if process == "burst":
         if requests is None:
             raise ScenarioError("workload.requests: a burst needs the number of requests; a duration does not end it")
