@@ -98,7 +98,7 @@ def _errors(held_out: Mapping[str, Mapping[str, float]]) -> str:
     medians, worst = ([e[key] for e in held_out.values()] for key in ("median_percent", "p90_percent"))
     each = ", ".join(f"{name} {e['median_percent']:g}/{e['p90_percent']:g} %" for name, e in held_out.items())
     return (
-        f"error of a kernel on shapes not fitted: median {min(medians):.0f} to {max(medians):.0f} %, "
+        f"kernel error on unseen shapes: median {min(medians):.0f} to {max(medians):.0f} %, "
         f"P90 {min(worst):.0f} to {max(worst):.0f} % ({each})"
     )
 

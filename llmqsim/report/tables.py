@@ -148,12 +148,12 @@ def _trust(summary: dict[str, Any]) -> str:
     """What the step costs rest on, how far they are off, the share of steps outside of that, and the sampling."""
     envelope = summary["envelope"]
     parts = [str(envelope["source"])] if envelope.get("source") else []
-    parts += [sentence.split(" (")[0] for sentence in envelope.get("provenance", ()) if sentence.startswith("error")]
+    parts += [sentence.split(" (")[0] for sentence in envelope.get("provenance", ()) if sentence.startswith("kernel error")]
     for axis, share in envelope["outside"].items():
         parts.append(f"{percent(share)} of steps beyond the measured range ({axis})")
     if any((envelope.get("box") or {}).values()) and not envelope["outside"]:
         parts.append("no step beyond the measured range")
-    parts.append("a single run: no interval")
+    parts.append("one run: no interval")
     return "; ".join(parts)
 
 
