@@ -147,13 +147,14 @@ CONFIGS = {
     "text for a number": (config(hidden_size="2048"), "x.json hidden_size whole_number '2048'"),
     "zero layers": (config(num_hidden_layers=0), "x.json num_hidden_layers from_1 0"),
     "heads that don't divide": (config(num_key_value_heads=5), "x.json num_key_value_heads 32 5"),
-    "more heads than width": (config(hidden_size=16), "x.json num_attention_heads"),
+    "more heads than width": (config(hidden_size=16), "x.json num_attention_heads 32 16"),
     "mixture of experts": (config(num_local_experts=8), "x.json num_local_experts mixture_of_experts"),
     "latent attention": (config(kv_lora_rank=512), "x.json kv_lora_rank latent"),
     "quantised": (config(quantization_config={"bits": 4}), "x.json quantization_config"),
     "windowed": (config(sliding_window=1024), "x.json sliding_window 1024"),
     "window is text": (config(sliding_window="wide"), "x.json sliding_window 'wide'"),
     "unknown dtype": (config(torch_dtype="int4"), "x.json torch_dtype bfloat16 'int4'"),
+    "a flag in quotes": (config(tie_word_embeddings="false"), "x.json tie_word_embeddings true_or_false 'false'"),
     "dtype is a list": (config(torch_dtype=["bfloat16"]), "x.json torch_dtype ['bfloat16']"),
     "gpt2 width is text": (
         config(model_type="gpt2", hidden_size=None, intermediate_size=None, n_embd="x"), "x.json n_embd 'x'"
