@@ -46,6 +46,10 @@ def main(argv: list[str] | None = None) -> int:
         return EXIT_INTERRUPTED
 
 
+def _say(text: str) -> None:
+    print(terminal.plain(text))
+
+
 def _complain(*faults: str) -> int:
     """Say what is wrong, one fault a line, the first ones only where there are very many."""
     if len(faults) > MOST_FAULTS + 1:
@@ -144,7 +148,7 @@ def _run(arguments: argparse.Namespace) -> int:
         files.write_json(result.summary(), arguments.json)
     if arguments.requests is not None:
         files.write_requests(result, arguments.requests)
-    print(screen(result))
+    _say(screen(result))
     return EXIT_OK
 
 
@@ -167,7 +171,7 @@ def _explain(arguments: argparse.Namespace) -> int:
     told = explain(scenario)
     if arguments.json is not None:
         files.write_json(told, arguments.json)
-    print(explain_text(told))
+    _say(explain_text(told))
     return EXIT_OK
 
 
@@ -180,14 +184,14 @@ def _metrics(arguments: argparse.Namespace) -> int:
     measured = read_events(arguments.events)
     if arguments.json is not None:
         files.write_json(measured, arguments.json)
-    print(events_screen(measured))
+    _say(events_screen(measured))
     return EXIT_OK
 
 
 def _workload_fit(arguments: argparse.Namespace) -> int:
     from llmqsim.workload.fit import fit_file
 
-    print(fit_file(arguments.trace, arguments.output))
+    _say(fit_file(arguments.trace, arguments.output))
     return EXIT_OK
 
 

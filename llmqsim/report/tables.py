@@ -8,7 +8,6 @@ from llmqsim.metrics.waiting import WORDS
 from llmqsim.report import headline
 from llmqsim.report.events_screen import events_screen
 from llmqsim.report.show import NOTHING, clip, count, duration, figures, limit, percent, wrap
-from llmqsim.terminal import plain
 
 if TYPE_CHECKING:
     from llmqsim.result import Result
@@ -51,7 +50,7 @@ def render(summary: dict[str, Any]) -> str:
         *_line("trust", _trust(summary), rows=3),
     ]
     lines = [*top, *body]
-    return plain("\n".join([*lines, *_notes(summary["notes"], LINES - len(lines))]))
+    return "\n".join([*lines, *_notes(summary["notes"], LINES - len(lines))])
 
 
 def _line(label: str, text: str, rows: int = 1) -> list[str]:

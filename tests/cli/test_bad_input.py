@@ -30,7 +30,8 @@ FILES = [
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder").mkdir()
-    return write(tmp_path, s_yaml=SCENARIO, served_yaml=SERVED, t_csv=TRACE, l_yaml=LENGTHS, e_csv=EVENTS)
+    return write(tmp_path, s_yaml=SCENARIO, served_yaml=SERVED, t_csv=TRACE, l_yaml=LENGTHS, e_csv=EVENTS,
+                 child_yaml="extends: s.yaml\n")  # fmt: skip
 
 
 def check(here, argv: list[str], fragments: str) -> None:
@@ -74,6 +75,11 @@ LINES = {
     "one file for two outputs": ("run s.yaml --json same --requests same", "same"),
     "output is the trace": ("run s.yaml --trace t.csv --requests t.csv", "t.csv"),
     "output is the scenario": ("run s.yaml --json s.yaml", "s.yaml"),
+    "output is the length table": (
+        "run s.yaml --set 'workload.lengths={file: l.yaml}' --json l.yaml", "--json l.yaml input"
+    ),
+    "output is what it extends": ("run child.yaml --json s.yaml", "--json s.yaml input"),
+    "output is the same by another name": ("run s.yaml --json ./folder/../s.yaml", "s.yaml input"),
     "explain in no folder": ("explain s.yaml --json nope/x.json", "nope/x.json folder"),
     "metrics in no folder": ("metrics e.csv --json nope/x.json", "nope/x.json folder"),
     "metrics over its events": ("metrics e.csv --json e.csv", "e.csv"),
@@ -81,7 +87,7 @@ LINES = {
     "fit into a folder": ("workload fit many.csv -o folder", "folder"),
     "fit over its trace": ("workload fit many.csv -o many.csv", "many.csv"),
     "fit too few rows": ("workload fit t.csv -o x.yaml", "t.csv 3_rows 100"),
-    "seed is text": ("run s.yaml --seed abc", "run.seed whole_number 'abc'"),
+    "seed is text": ("run s.yaml --seed abc", "--seed: run.seed whole_number 'abc'"),
     "seed is negative": ("run s.yaml --seed -1", "run.seed at_least_0 -1"),
     "seed too large": ("run s.yaml --seed 99999999999999999999", "run.seed at_most"),
     "unknown variant": ("run s.yaml --variant slwo", "--variant 'slwo' 'slow'"),
@@ -140,6 +146,11 @@ SETS = {
     "cv too large": ("s.yaml 'workload.arrivals={process: gamma, rate: 5, cv: 1e200}'", "workload.arrivals cv"),
     "cv too small": ("s.yaml 'workload.arrivals={process: gamma, rate: 5, cv: 1e-200}'", "workload.arrivals cv"),
     "length cv too large": ("s.yaml 'workload.lengths.output={lognormal: {mean: 9, cv: 1e200}}'", "lengths.output cv"),
+    "more replicas than memory": ("s.yaml replicas=2000000000", "replicas at_most 10000"),
+    "more slots than memory": ("served.yaml engine.max_num_seqs=2147483647", "max_num_seqs at_most"),
+    "more tokens than memory": ("served.yaml engine.max_num_batched_tokens=2147483647", "max_num_batched_tokens at_most"),
+    "more requests than memory": ("s.yaml workload.requests=1000000000", "workload GiB_of_memory at_most"),
+    "host time beyond the clock": ("s.yaml engine.host.per_mixed_layer=1e9", "engine.host.per_mixed_layer 1,000,000_s"),
     "file with a zero byte": (r"""s.yaml 'model={config: "a\0b"}'""", "model"),
 }  # fmt: skip
 
@@ -172,6 +183,20 @@ def test_an_old_output_survives_a_run_that_fails(here):
     check(here, ["run", "s.yaml", "--json", "out.json", "--requests", "nope/x.csv"], "nope")
     check(here, ["run", "s.yaml", "--json", "out.json", "--trace", "nope.csv"], "nope.csv")
     assert (here / "out.json").read_text() == "old"
+
+
+def test_a_hundred_faults_are_not_all_shown(here):
+    said = llmqsim("run", "s.yaml", *(part for i in range(100) for part in ("--set", f"nope{i}=1")))
+    assert said.code == 2 and len(said.err.splitlines()) == 21 and "and 80 more" in said.err
+
+
+def test_memory_that_runs_out_is_one_sentence(here, monkeypatch):
+    def run_out(*_):
+        raise MemoryError
+
+    monkeypatch.setattr("llmqsim.scenario.load.load", run_out)
+    said = llmqsim("run", "s.yaml")
+    assert (said.code, said.out) == (2, "") and said.err.startswith("llmqsim: not enough memory")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read and write everything")

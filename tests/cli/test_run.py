@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import os
 import re
 import subprocess
 import sys
@@ -264,6 +265,38 @@ def test_a_reader_that_stops_early_is_no_error(here):
     child.stdout.close()
     err = child.stderr.read()
     assert (child.wait(timeout=60), err) == (0, b"")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
+def test_a_full_disk_under_stdout_is_one_sentence(here):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "llmqsim.cli", "run", "s.yaml"],
+            stdout=full, stderr=subprocess.PIPE, env=python_environment(), timeout=60,
+        )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr.decode() == "llmqsim: the answer can't be written to standard output (No space left on device)\n"
+
+
+def test_a_file_name_that_is_no_unicode(here):
+    name = os.fsdecode(b"tr\xff.csv")
+    try:
+        (here / name).write_text(TRACE)
+    except (OSError, UnicodeError):
+        pytest.skip("this file system takes no such name")
+    result = figures(here, "s.yaml", "--trace", name)
+    assert result["scenario"]["workload"]["trace"]["file"] == name
+    done = process("run", "s.yaml", "--trace", name)
+    assert (done.code, done.err) == (0, "") and "tr?.csv" in done.out
+
+
+@pytest.mark.parametrize("command", ("run", "explain"))
+def test_a_question_can_not_steer_the_terminal(here, command):
+    text = SCENARIO.replace("question: Does", r'question: "\e[31mDoes').replace("up?", 'up?"')
+    write(here, red_yaml=text)
+    said = llmqsim(command, "red.yaml")
+    assert said.code == 0, said.err
+    assert "\x1b" not in said.out and "?[31mDoes" in said.out
 
 
 @pytest.mark.parametrize("encoding", ("ascii", "cp1252", "latin-1"))
