@@ -7,30 +7,61 @@ stderr and nothing written.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 
+from llmqsim import terminal
 from llmqsim.errors import UserError
+from llmqsim.files import check_outputs
 from llmqsim.version import __version__
 
 EXIT_OK = 0
 EXIT_BAD_INPUT = 2
+EXIT_INTERRUPTED = 130
+MOST_FAULTS = 20
 
 
 def main(argv: list[str] | None = None) -> int:
     """Entry point of the `llmqsim` command; returns the exit code."""
+    terminal.prepare()
     arguments = _parser().parse_args(argv)
     try:
-        return arguments.command(arguments)
+        code = arguments.command(arguments)
+        sys.stdout.flush()
+        return code
     except UserError as error:
-        for fault in error.faults:
-            print(f"llmqsim: {fault}", file=sys.stderr)
-        return EXIT_BAD_INPUT
+        return _complain(*error.faults)
+    except MemoryError:
+        return _complain("not enough memory; ask for fewer requests (workload.requests), or use a larger machine")
     except BrokenPipeError:  # the reader of our output has gone; not an error of this run
-        sys.stderr.close()
+        _silence()
         return EXIT_OK
+    except OSError as error:  # files are checked where they are opened: what is left is stdout, such as a full disk
+        if error.filename is not None:
+            raise
+        _silence()
+        return _complain(f"the answer can't be written to standard output ({error.strerror or error})")
     except KeyboardInterrupt:
-        print("llmqsim: interrupted; nothing was written", file=sys.stderr)
-        return 130
+        _complain("interrupted")
+        return EXIT_INTERRUPTED
+
+
+def _say(text: str) -> None:
+    print(terminal.plain(text))
+
+
+def _complain(*faults: str) -> int:
+    """Say what is wrong, one fault a line, the first ones only where there are very many."""
+    if len(faults) > MOST_FAULTS + 1:
+        faults = (*faults[:MOST_FAULTS], f"and {len(faults) - MOST_FAULTS:,} more")
+    for fault in faults:
+        print(f"llmqsim: {terminal.plain(fault)}", file=sys.stderr)
+    return EXIT_BAD_INPUT
+
+
+def _silence() -> None:
+    """What is still buffered can't be written any more, and must not be tried again at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -86,30 +117,38 @@ def _scenario_arguments(parser: argparse.ArgumentParser) -> None:
 def _load(arguments: argparse.Namespace, trace: str | None = None, seed: str | None = None):
     from llmqsim.scenario.load import load
 
-    seeds = [] if seed is None else [f"run.seed={seed}"]
+    seeds = [] if seed is None else [("run.seed", _whole(seed), "--seed")]
     return load(arguments.scenario, variant=arguments.variant, sets=[*_replay(trace), *arguments.set, *seeds])
 
 
-def _replay(trace: str | None) -> list[str]:
-    """`--trace FILE` as overrides: the whole trace, in place of what the scenario draws."""
-    return [] if trace is None else ["workload.requests=null", "workload.duration=null", f"workload.trace={trace}"]
+def _replay(trace: str | None) -> list[tuple]:
+    """`--trace FILE` as overrides: the whole of it, in place of what the scenario draws or replays."""
+    values = {"workload.requests": None, "workload.duration": None, "workload.trace.file": trace}
+    return [] if trace is None else [(key, value, "--trace") for key, value in values.items()]
+
+
+def _whole(text: str) -> int | str:
+    """The number that a text is, or the text, so that the scenario's own check can refuse it."""
+    try:
+        return int(text) if "_" not in text else text
+    except ValueError:
+        return text
 
 
 def _run(arguments: argparse.Namespace) -> int:
     scenario = _load(arguments, arguments.trace, arguments.seed)
-    from llmqsim.report import files
-
-    files.check_writable(*(path for path in (arguments.json, arguments.requests) if path))
+    check_outputs({"--json": arguments.json, "--requests": arguments.requests}, scenario.inputs())
     _announce_compilation()
+    from llmqsim.report import files
     from llmqsim.report.tables import screen
     from llmqsim.simulate import simulate
 
     result = simulate(scenario)
-    if arguments.json:
+    if arguments.json is not None:
         files.write_json(result.summary(), arguments.json)
-    if arguments.requests:
+    if arguments.requests is not None:
         files.write_requests(result, arguments.requests)
-    print(screen(result))
+    _say(screen(result))
     return EXIT_OK
 
 
@@ -128,11 +167,11 @@ def _explain(arguments: argparse.Namespace) -> int:
     from llmqsim.report.explain import explain, explain_text
 
     scenario = _load(arguments)
-    files.check_writable(*([arguments.json] if arguments.json else []))
+    check_outputs({"--json": arguments.json}, scenario.inputs())
     told = explain(scenario)
-    if arguments.json:
+    if arguments.json is not None:
         files.write_json(told, arguments.json)
-    print(explain_text(told))
+    _say(explain_text(told))
     return EXIT_OK
 
 
@@ -141,18 +180,18 @@ def _metrics(arguments: argparse.Namespace) -> int:
     from llmqsim.report import files
     from llmqsim.report.tables import events_screen
 
-    files.check_writable(*([arguments.json] if arguments.json else []))
+    check_outputs({"--json": arguments.json}, [arguments.events])
     measured = read_events(arguments.events)
-    if arguments.json:
+    if arguments.json is not None:
         files.write_json(measured, arguments.json)
-    print(events_screen(measured))
+    _say(events_screen(measured))
     return EXIT_OK
 
 
 def _workload_fit(arguments: argparse.Namespace) -> int:
     from llmqsim.workload.fit import fit_file
 
-    print(fit_file(arguments.trace, arguments.output))
+    _say(fit_file(arguments.trace, arguments.output))
     return EXIT_OK
 
 

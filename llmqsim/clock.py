@@ -12,15 +12,29 @@ from __future__ import annotations
 
 import simpy
 
+from llmqsim.errors import UserError
+
+END_NS = 2**62
+"""146 years: the sum of two times before it fits into int64"""
+
 COMMIT = 0
 DELIVER = 1
 FORM = 2
 
 
+class EndOfTime(UserError):
+    """A run would go on for longer than the clock can count: something in it takes absurdly long."""
+
+
 class At(simpy.Event):
-    """An event at an absolute time (int ns) and a place in that instant's order. SimPy's own timeout has no place."""
+    """An event at an absolute time (int ns) and a place in that instant's order. SimPy's own timeout has no place.
+
+    Raises EndOfTime at or beyond END_NS.
+    """
 
     def __init__(self, env: simpy.Environment, time_ns: int, order: int):
+        if time_ns >= END_NS:
+            raise EndOfTime(f"the run would last beyond {END_NS / 1e9:.2g} s (146 years), where the clock ends")
         super().__init__(env)
         self._ok = True
         self._value = None

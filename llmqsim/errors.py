@@ -5,6 +5,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+SHORTEST_START = 3
+"""characters; shorter beginnings would fit too much"""
+
 
 class UserError(Exception):
     """A mistake in a file, an option or a value that the user gave. The CLI prints `faults`, one a line, and exits with 2.
@@ -32,7 +35,24 @@ class InvariantError(RuntimeError):
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return `"; did you mean 'x'?"`, or an empty string when nothing known is close to `name`."""
-    by_lower = {k.lower(): k for k in known}
-    match = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
-    return f"; did you mean '{by_lower[match[0]]}'?" if match else ""
+    """Return `"; did you mean 'x'?"`, or an empty string when nothing known is close to `name`.
+
+    What begins like `name`, signs aside, comes before what is merely similar: azure-conv is azure-conversation.
+    """
+    choices = sorted(known)
+    start = _letters(name)
+    longer = [k for k in choices if _letters(k).startswith(start)] if len(start) >= SHORTEST_START else []
+    by_lower = {k.lower(): k for k in choices}
+    near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
+    found = min(longer, key=len) if longer else by_lower[near[0]] if near else None
+    return f"; did you mean '{found}'?" if found is not None else ""
+
+
+def or_known(name: str, known: Iterable[str], also: Iterable[str] = ()) -> str:
+    """The end of a sentence about an unknown name: did_you_mean, then all that is known. also : aliases of these."""
+    choices = sorted(known)
+    return f"{did_you_mean(name, [*choices, *also]) or '.'} Known: {', '.join(choices) or 'none'}"
+
+
+def _letters(name: str) -> str:
+    return "".join(c for c in name.lower() if c.isalnum())

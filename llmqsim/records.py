@@ -53,6 +53,8 @@ class ReplicaUsage:
     steps: int = 0
     busy_ns: int = 0
     """time with at least one step on the GPU"""
+    cut_ns: int = 0
+    """of it, the part of the step that was on the GPU when the clock stopped"""
     tokens: int = 0
     """tokens computed, recomputed ones included"""
     recomputed_tokens: int = 0

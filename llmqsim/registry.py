@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from llmqsim.errors import ScenarioError, did_you_mean
+from llmqsim.errors import ScenarioError, did_you_mean, or_known
 
 _TABLE: dict[str, dict[str, type]] = {}
 
@@ -36,15 +36,13 @@ def make(kind: str, name: str, params: dict[str, Any] | None = None) -> Any:
     """
     known = _TABLE.get(kind, {})
     if name not in known:
-        raise ScenarioError(
-            f"{kind}: unknown name (got '{name}'){did_you_mean(name, known)} Known: {', '.join(sorted(known))}"
-        )
+        raise ScenarioError(f"unknown {kind} (got '{name}'){or_known(name, known)}")
     cls = known[name]
     given = dict(params or {})
     allowed = [f.name for f in fields(cls)] if is_dataclass(cls) else []
     faults = [
-        f"{kind} '{name}': unknown parameter (got '{p}'){did_you_mean(p, allowed)} "
-        f"It takes: {', '.join(allowed) or 'none'}"
+        f"'{name}': unknown parameter (got '{p}'){did_you_mean(p, allowed) or ';'} "
+        f"it takes: {', '.join(allowed) or 'none'}"
         for p in given
         if p not in allowed
     ]

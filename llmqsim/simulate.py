@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from llmqsim.clock import EndOfTime
 from llmqsim.cluster.cluster import Cluster
+from llmqsim.errors import ScenarioError
 from llmqsim.records import StepLog
 from llmqsim.result import Result
 from llmqsim.scenario.build import Servers, build_servers, build_workload
@@ -15,6 +17,9 @@ from llmqsim.scenario.load import Scenario, load
 from llmqsim.scenario.targets import Slo
 from llmqsim.units import to_ns
 from llmqsim.version import __version__
+
+GPUS_PER_NODE = 8
+"""what NVLink joins in the servers that all-reduce was measured on"""
 
 
 def simulate(
@@ -36,7 +41,11 @@ def simulate(
     servers = build_servers(scenario)
     workload = build_workload(scenario, servers, seed, replication)
     cluster = Cluster(workload.table, servers.deployment, keep_steps, workload.clients)
-    end_ns = cluster.run(None if run.until is None else to_ns(run.until))
+    try:
+        end_ns = cluster.run(None if run.until is None else to_ns(run.until))
+    except EndOfTime as error:
+        hint = "make steps shorter (cost, engine.host), or set run.until"
+        raise ScenarioError(scenario.fault("cost", f"{error}; {hint}")) from None
     return Result(
         scenario=scenario.to_dict(),
         seed=seed,
@@ -53,6 +62,7 @@ def simulate(
         warmup=_warmup(scenario),
         envelope=_envelope(servers),
         notes=(
+            *_beyond_one_node(scenario),
             *workload.notes,
             *_unused_prefixes(workload.table.prefixes is not None, servers),
             *servers.deployment.cost.notes,
@@ -97,6 +107,14 @@ def _envelope(servers: Servers) -> dict[str, Any]:
         "provenance": list(cost.provenance),
         "box": {axis: None if value == float("inf") else value for axis, value in cost.box.items()},
     }
+
+
+def _beyond_one_node(scenario: Scenario) -> tuple[str, ...]:
+    """A note where a replica has more GPUs than the interconnect that was measured joins."""
+    tp = scenario.spec.tensor_parallel_size
+    if tp <= GPUS_PER_NODE or scenario.spec.gpu is None:
+        return ()
+    return (f"TP {tp} goes beyond one node of {GPUS_PER_NODE} GPUs; its all-reduce times are those of one node",)
 
 
 def _slo(slo: Slo | None) -> dict[str, float]:

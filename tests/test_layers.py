@@ -9,13 +9,15 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "llmqsim"
 
-FOUNDATION = {"errors", "units", "registry", "rng", "version", "jit"}
+FOUNDATION = {"errors", "files", "terminal", "units", "registry", "rng", "version", "jit"}
 DATA = {"requests", "records", "options", "clients", "clock", "presets"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
+    "files": {"errors"},
+    "terminal": set(),
     "version": set(),
     "jit": set(),
-    "clock": set(),
+    "clock": {"errors"},
     "rng": {"errors"},
     "units": {"errors"},
     "registry": {"errors"},
@@ -37,7 +39,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "scenario": FOUNDATION,
     "scenario.build": FOUNDATION
     | DATA
-    | {"scenario", "workload", "hardware", "cost", "kv", "policies", "engine"},
+    | {"scenario", "workload", "hardware", "cost", "kv", "policies", "cluster", "engine"},
     "simulate": FOUNDATION | DATA | {"result", "scenario", "scenario.build", "cluster"},
     "check_policy": FOUNDATION | DATA | {"cluster", "engine", "cost", "kv", "policies"},
     "report": FOUNDATION | DATA | {"result", "metrics", "simulate", "scenario", "scenario.build", "hardware", "cost", "kv", "workload", "policies", "engine"},

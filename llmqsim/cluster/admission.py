@@ -8,12 +8,8 @@ from llmqsim.engine.deployment import Deployment
 from llmqsim.requests import INDEX, Outcome, Reason, RequestTable
 
 
-def refuse_unservable(table: RequestTable, deployment: Deployment) -> None:
-    """Mark the requests that can't be served as REJECTED, with the reason. Such a request would wait for ever.
-
-    A real server answers a too long prompt with an error and cuts a too long answer; here both are refused and
-    counted, so that a variant with less memory is not flattered by shorter answers.
-    """
+def refusals(table: RequestTable, deployment: Deployment) -> np.ndarray:
+    """Why each request can't be served, int64[rows] of Reason (NONE for those that can)."""
     options = deployment.options
     total = table.prompt_tokens + table.output_tokens
     reason = np.full(len(table), int(Reason.NONE))
@@ -27,5 +23,15 @@ def refuse_unservable(table: RequestTable, deployment: Deployment) -> None:
         reason[total - 1 > options.max_num_batched_tokens] = Reason.EXCEEDS_TOKEN_BUDGET  # a preempted one must fit, too
     if options.max_model_len is not None:
         reason[total > options.max_model_len] = Reason.EXCEEDS_MAX_MODEL_LEN
+    return reason
+
+
+def refuse_unservable(table: RequestTable, deployment: Deployment) -> None:
+    """Mark the requests that can't be served as REJECTED, with the reason. Such a request would wait for ever.
+
+    A real server answers a too long prompt with an error and cuts a too long answer; here both are refused and
+    counted, so that a variant with less memory is not flattered by shorter answers.
+    """
+    reason = refusals(table, deployment)
     table.data[INDEX["reason"]] = reason
     table.data[INDEX["outcome"], reason != Reason.NONE] = Outcome.REJECTED

@@ -43,6 +43,7 @@ class StationsReplica:
         self._queue: deque[int] = deque()
         self._joined_ns: dict[int, int] = {}
         self._in_station: int | None = None
+        self._started_ns = 0
         self._decoding: set[int] = set()
         self._usage_ns = 0
 
@@ -70,6 +71,8 @@ class StationsReplica:
     def close(self) -> None:
         """The run is over: settle the waits of those who still queue."""
         self._tally()
+        if self._in_station is not None:
+            self.usage.cut_ns = self.env.now - self._started_ns
         for row in self._queue:
             self._mark(row, wait_step_ns=self.env.now - self._joined_ns[row])
 
@@ -79,7 +82,7 @@ class StationsReplica:
             return
         self._tally()
         now, row = self.env.now, self._queue.popleft()
-        self._in_station = row
+        self._in_station, self._started_ns = row, now
         self._mark(row, first_scheduled_ns=now, wait_step_ns=now - self._joined_ns.pop(row))
         self.usage.running_peak = 1
         end_ns = now + self._stations.prefill_ns(int(self._table.prompt_tokens[row]))

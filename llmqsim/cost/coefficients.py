@@ -102,16 +102,21 @@ def _link(constants: Mapping[str, Any], gpu: Gpu) -> Roofline:
     return Roofline(t0_s=constants["t0_s"], flops_per_s=1.0, bytes_per_s=rate)
 
 
+def _errors(held_out: Mapping[str, Mapping[str, float]]) -> str:
+    """How far the fit is off, in one phrase, with the figures of each kernel family in brackets."""
+    medians, worst = ([e[key] for e in held_out.values()] for key in ("median_percent", "p90_percent"))
+    each = ", ".join(f"{name} {e['median_percent']:g}/{e['p90_percent']:g} %" for name, e in held_out.items())
+    return (
+        f"kernel error on unseen shapes: median {min(medians):.0f} to {max(medians):.0f} %, "
+        f"P90 {min(worst):.0f} to {max(worst):.0f} % ({each})"
+    )
+
+
 def _provenance(data: Mapping[str, Any], gpu: Gpu) -> tuple[str, ...]:
     own = f"kernel timings of {data['measured_on']}, {data['backend']}, {data['dtype']}"
     if gpu.name != data["gpu"]:
         own = f"{gpu.name} is not measured: efficiencies of {data['gpu']} on its own bandwidth and FLOP/s ({own})"
-    errors = ", ".join(
-        f"{name} {family['held_out']['median_percent']:g}/{family['held_out']['p90_percent']:g} %"
-        for name, family in data["families"].items()
-        if "held_out" in family
-    )
-    notes = [own, f"median/P90 error on held-out shapes: {errors}"]
+    notes = [own, _errors({name: f["held_out"] for name, f in data["families"].items() if "held_out" in f})]
     notes += [
         f"{name}: not fitted, constants of {data['sources']['elementwise constants, derate']}"
         for name, family in data["families"].items()

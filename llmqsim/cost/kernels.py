@@ -45,6 +45,9 @@ P_DECODE_GRAPHS = P_BOX + len(AXES)
 """1: only steps without a prefill chunk are captured"""
 PARAM_SCALARS = P_DECODE_GRAPHS + 1
 
+LONGEST_STEP_NS = float(2**62)
+"""what an impossible step is cut to; the clock refuses to go that far, and int64 holds the sum"""
+
 _SHIFT = 3
 
 
@@ -181,7 +184,7 @@ def step_ns(
                 mean,
                 rest,
             )
-    return max(1, int(total + 0.5))
+    return max(1, int(min(total + 0.5, LONGEST_STEP_NS)))
 
 
 @kernel

@@ -112,6 +112,8 @@ class ReferenceReplica:
     def close(self) -> None:
         """The run is over: write the marks of requests that are still here."""
         self._tally()
+        if self._steps:
+            self.usage.cut_ns = self.env.now - self._steps[0].start_ns
         waiting = self.queue.close(self.env.now)
         for sequence in self.swapped:
             self.queue.settle(sequence, self.env.now)

@@ -7,7 +7,7 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
-from llmqsim.errors import ScenarioError, did_you_mean
+from llmqsim.errors import ScenarioError, or_known
 
 
 @lru_cache(maxsize=None)
@@ -27,7 +27,7 @@ def find(kind: str, name: str, entries: Mapping[str, Mapping[str, Any]]) -> str:
     by_name = {alias.lower(): key for key, entry in entries.items() for alias in (key, *entry.get("aliases", ()))}
     if name.lower() not in by_name:
         raise ScenarioError(
-            f"{kind}: unknown preset (got '{name}'){did_you_mean(name, by_name)} Known: {', '.join(sorted(entries))}"
+            f"{kind}: unknown preset (got '{name}'){or_known(name, entries, by_name)}"
         )
     return by_name[name.lower()]
 

@@ -36,6 +36,12 @@ OPT_POSITION_OFFSET = 2
 """OPT's position table has two rows more than positions (transformers, modeling_opt.py, from memory)"""
 DTYPE_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
 
+TYPES: tuple[tuple[tuple[str, ...], type, str], ...] = (
+    (("tie_word_embeddings", "attention_bias", "mlp_bias", "use_sliding_window"), bool, "true or false"),
+    (("torch_dtype", "dtype", "model_type", "hidden_act"), str, "text"),
+    (("sliding_window", "n_embd"), int, "a whole number"),
+)
+
 
 def model_from_config(config: Mapping[str, Any] | str | Path) -> Model:
     """The model that a `config.json` (a mapping or the path of a file) describes.
@@ -97,7 +103,7 @@ def _language_part(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _read(path: Path) -> Mapping[str, Any]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise ScenarioError(f"{path}: no such file; give the path of a Hugging Face config.json") from None
     except IsADirectoryError:
@@ -108,12 +114,31 @@ def _read(path: Path) -> Mapping[str, Any]:
         raise ScenarioError(f"{path}: not a text file; a Hugging Face config.json is JSON in UTF-8") from None
     except json.JSONDecodeError as error:
         raise ScenarioError(f"{path}:{error.lineno}: not JSON ({error.msg}, column {error.colno})") from None
+    except ValueError as error:  # a number of thousands of digits
+        raise ScenarioError(f"{path}: can't be read as JSON ({error})") from None
     except RecursionError:
         raise ScenarioError(f"{path}: nested too deeply for a config.json") from None
     if not isinstance(content, Mapping):
         kind = type(content).__name__
         raise ScenarioError(f"{path}: must be a JSON object with keys such as hidden_size (got {kind})")
+    if faults := _mistyped(content):
+        raise ScenarioError(*(f"{path}: {fault}" for fault in faults))
     return content
+
+
+def _mistyped(content: Mapping[str, Any]) -> list[str]:
+    """Sentences about values of a type that their keys never have, and about heads that no width can be split into."""
+    faults = [
+        f"{key}: must be {words} (got {repr(value)[:60]})"
+        for keys, kind, words in TYPES
+        for key in keys
+        if (value := content.get(key)) is not None
+        and (not isinstance(value, kind) or isinstance(value, bool) and kind is not bool)
+    ]
+    hidden, heads = content.get("hidden_size"), content.get("num_attention_heads")
+    if isinstance(hidden, int) and isinstance(heads, int) and 1 <= hidden < heads and not content.get("head_dim"):
+        faults.append(f"num_attention_heads: must be at most hidden_size {hidden} (got {heads})")
+    return faults
 
 
 def _name(config: Mapping[str, Any], otherwise: str) -> str:

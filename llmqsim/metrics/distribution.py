@@ -50,6 +50,21 @@ def describe_ns(values: np.ndarray) -> dict[str, float | int | None]:
     return figures | {"max": ordered[-1].item() / NS_PER_S, "n": count}
 
 
+def describe_weighted_ns(values: np.ndarray, weights: np.ndarray) -> dict[str, float | int | None]:
+    """describe_ns of values (float64[n] or int64[n], ns) of which each stands `weights` (int64[n] >= 1) times."""
+    count = int(exact_sum(weights))
+    if not count:
+        return {**dict.fromkeys(KEYS), "n": 0}
+    order = np.argsort(values, kind="stable")
+    ordered, upto = values[order], np.cumsum(weights[order])
+    figures: dict[str, float | int | None] = {"mean": exact_sum(values * weights) / (count * NS_PER_S)}
+    for percent in PERCENTILES:
+        below, hundredths = divmod((count - 1) * percent, 100)
+        low, high = (ordered[np.searchsorted(upto, rank, side="right")].item() for rank in (below, below + (hundredths > 0)))
+        figures[f"p{percent}"] = (low * 100 + (high - low) * hundredths) / 100 / NS_PER_S
+    return figures | {"max": ordered[-1].item() / NS_PER_S, "n": count}
+
+
 def std_ns(values: np.ndarray) -> float | None:
     """Population standard deviation of durations in ns (int64[n] or float64[n]), in seconds; None where n is 0."""
     count = len(values)

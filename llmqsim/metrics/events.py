@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from llmqsim.metrics.distribution import NS_PER_S, describe_ns
+from llmqsim.metrics.distribution import NS_PER_S, describe_ns, describe_weighted_ns, exact_sum
 from llmqsim.metrics.events_file import Events, read
 from llmqsim.metrics.names import NAMES
 
@@ -44,13 +44,13 @@ def measure(events: Events) -> dict[str, Any]:
     }
     shown = {key: _with_values(describe_ns(sample), sample) for key, sample in samples.items()}
     per_token = gap / held
-    shown["itl_s"] = _with_values(describe_ns(np.repeat(per_token, held)), per_token)
+    shown["itl_s"] = _with_values(describe_weighted_ns(per_token, held), per_token)
     if len(held) <= SHORT:
         shown["itl_s"]["tokens"] = held.tolist()
     counts = {
         "requests": len(first),
         "chunks": len(events.time_ns),
-        "tokens": int(events.tokens.sum()),
+        "tokens": int(exact_sum(events.tokens)),
         "one_token_requests": int((~several).sum()),
     }
     return counts | {name.key: shown[name.key] for name in NAMES}

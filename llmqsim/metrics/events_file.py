@@ -14,8 +14,10 @@ from pathlib import Path
 import numpy as np
 
 from llmqsim.errors import DataError, did_you_mean
+from llmqsim.files import read_bytes
 
 COLUMNS: tuple[str, ...] = ("request", "arrival", "time", "tokens")
+WHAT = f"a CSV of events ({', '.join(COLUMNS)})"
 SHOWN_FAULTS = 20
 LARGEST_S = Decimal(9_000_000_000)
 """largest time in seconds that int64 nanoseconds hold; Unix time fits until the year 2255"""
@@ -39,8 +41,8 @@ class Events:
 def read(path: str | Path) -> Events:
     """Read the events of a file. Raises DataError naming file, line, column, value and what would be right."""
     rows = _rows(path)
-    order = _header(path, next(rows, None))
-    reader = _Reader(str(path), order)
+    order, width = _header(path, next(rows, None))
+    reader = _Reader(str(path), order, width)
     for line, row in rows:
         reader.take(line, row)
     return reader.events()
@@ -59,19 +61,12 @@ def _rows(path: str | Path) -> Iterator[tuple[int, list[str]]]:
 
 def _text(path: str | Path) -> str:
     """The file as text, unpacked. Raises DataError when it is missing, a folder, truncated, empty or not text."""
-    file = Path(path)
-    if file.is_dir():
-        raise DataError(f"{path}: is a folder; give a CSV file")
+    data = read_bytes(path, WHAT)
     try:
-        data = file.read_bytes()
         if data[:2] == b"\x1f\x8b":
             data = gzip.decompress(data)
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file") from None
     except (EOFError, zlib.error, gzip.BadGzipFile):
         raise DataError(f"{path}: the gzip file is damaged or cut off; copy it again") from None
-    except OSError as problem:
-        raise DataError(f"{path}: can't be read: {problem.strerror}") from None
     if not data.strip():
         raise DataError(f"{path}: is empty; it needs a header ({','.join(COLUMNS)}) and a row for each chunk")
     try:
@@ -83,8 +78,8 @@ def _text(path: str | Path) -> str:
     return text
 
 
-def _header(path: str | Path, first: tuple[int, list[str]] | None) -> list[int]:
-    """Position of each of COLUMNS. Other columns are allowed and not read."""
+def _header(path: str | Path, first: tuple[int, list[str]] | None) -> tuple[list[int], int]:
+    """Position of each of COLUMNS, and how many columns there are. Others are allowed and not read."""
     line, header = first or (1, [])
     names = [name.strip() for name in header]
     faults = []
@@ -97,7 +92,7 @@ def _header(path: str | Path, first: tuple[int, list[str]] | None) -> list[int]:
             faults.append(f"{path}:{line}: {column}: no such column (got: {found}){hint}; needed: {', '.join(COLUMNS)}")
     if faults:
         raise DataError(*faults)
-    return [names.index(column) for column in COLUMNS]
+    return [names.index(column) for column in COLUMNS], len(names)
 
 
 def _number(text: str) -> Decimal | None:
@@ -112,8 +107,8 @@ def _number(text: str) -> Decimal | None:
 class _Reader:
     """Takes rows one by one, keeps the good ones by request and notes the faults of the others."""
 
-    def __init__(self, path: str, order: list[int]):
-        self.path, self.order = path, order
+    def __init__(self, path: str, order: list[int], width: int):
+        self.path, self.order, self.width = path, order, width
         self.request_of: dict[str, int] = {}
         self.arrival: list[int] = []
         self.latest: list[int] = []
@@ -128,8 +123,8 @@ class _Reader:
             self.faults.append(f"{self.path}:{line}: {column}: {why}")
 
     def take(self, line: int, row: list[str]) -> None:
-        if len(row) <= max(self.order):
-            self.fault(line, "row", f"has {len(row)} fields; it needs {max(self.order) + 1}, as the header")
+        if len(row) != self.width:
+            self.fault(line, "row", f"has {len(row)} fields; the header has {self.width}")
             return
         name, arrival_text, time_text, tokens_text = (row[i].strip() for i in self.order)
         if not name:
@@ -151,7 +146,7 @@ class _Reader:
         value = _number(text)
         if value is not None and 1 <= value <= LARGEST_TOKENS and value == value.to_integral_value():
             return int(value)
-        self.fault(line, "tokens", f"not a number of tokens (got '{text}'); a whole number from 1 on")
+        self.fault(line, "tokens", f"not a number of tokens (got '{text}'); a whole number from 1 to {LARGEST_TOKENS:,}")
         return None
 
     def _add(self, line: int, name: str, arrival: int, time: int, tokens: int) -> None:

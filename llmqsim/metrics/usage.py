@@ -58,13 +58,13 @@ def utilisation(usage: Sequence[ReplicaUsage], window: Window) -> dict:
     """Busy share, steps and batch; one entry a replica where a list is given."""
     length = _whole(usage, window)
     busy, steps = sum(u.busy_ns for u in usage), sum(u.steps for u in usage)
-    tokens = sum(u.tokens for u in usage)
+    tokens, whole_steps = sum(u.tokens for u in usage), busy - sum(u.cut_ns for u in usage)
     return {
         "busy": ratio(busy, length * len(usage)),
         "per_replica": [ratio(u.busy_ns, length) for u in usage],
         "requests_per_replica": [u.requests for u in usage],
         "steps": steps,
-        "mean_step_s": ratio(busy, steps * NS_PER_S),
+        "mean_step_s": ratio(whole_steps, steps * NS_PER_S),
         "mean_batch": ratio(sum(u.running_ns for u in usage), busy),
         "tokens_per_step": ratio(tokens, steps),
         "padded_share": ratio(sum(u.padded_tokens for u in usage), tokens + sum(u.padded_tokens for u in usage)),

@@ -6,9 +6,16 @@ from typing import Any
 
 from llmqsim.report.show import count, figures
 
+REJECTED: dict[str, str] = {
+    "exceeds_max_model_len": "longer than max_model_len",
+    "exceeds_kv_pool": "larger than the KV pool",
+    "exceeds_token_budget": "longer than a step's token budget",
+}
+"""each Reason of requests.py in words"""
+
 
 def system(figures_: dict[str, Any]) -> str:
-    """"llama-3.1-8b on 2 × a100-sxm-80gb, TP 1, vllm-0.19, round_robin (reference engine, seed 0)"."""
+    """"llama-3.1-8b on 4 × a100-sxm-80gb, 2 replicas of TP 2, vllm-0.19, round_robin (reference engine, seed 0)"."""
     scenario = figures_["scenario"]
     cost = scenario.get("cost") or {}
     model, gpu = _name(scenario.get("model")), _name(scenario.get("gpu"))
@@ -16,10 +23,10 @@ def system(figures_: dict[str, Any]) -> str:
     what = model or "a server"
     if gpu is None or kind not in (None, "calibrated"):
         what += f" with {kind or 'its own'} step cost"
-    replicas = scenario.get("replicas") or 1
-    parts = [f"{what} on {replicas} × {gpu}" if gpu else f"{what}, {count(replicas, 'replica')}"]
-    if (tp := scenario.get("tensor_parallel_size") or 1) > 1:
-        parts.append(f"TP {tp}")
+    replicas, tp = scenario.get("replicas") or 1, scenario.get("tensor_parallel_size") or 1
+    parts = [f"{what} on {replicas * tp} × {gpu}" if gpu else f"{what}, {count(replicas, 'replica')}"]
+    if tp > 1:
+        parts.append(f"{count(replicas, 'replica')} of TP {tp}" if gpu else f"TP {tp}")
     if preset := (scenario.get("engine") or {}).get("preset"):
         parts.append(preset)
     if replicas > 1 and (routing := _name(scenario.get("routing"))):
@@ -41,9 +48,9 @@ def traffic(figures_: dict[str, Any]) -> str:
 
 
 def outcome(figures_: dict[str, Any]) -> str:
-    """"1,990 completed, 10 rejected (exceeds max_model_len 10), 0 unfinished"."""
-    requests = figures_["requests"]
-    why = ", ".join(f"{reason.replace('_', ' ')} {n:,}" for reason, n in requests["rejected_for"].items())
+    """"1,990 completed, 10 rejected (7 longer than max_model_len, 3 larger than the KV pool), 0 unfinished"."""
+    requests, reasons = figures_["requests"], figures_["requests"]["rejected_for"]
+    why = ", ".join(REJECTED[reason] if len(reasons) == 1 else f"{n:,} {REJECTED[reason]}" for reason, n in reasons.items())
     rejected = f"{requests['rejected']:,} rejected" + (f" ({why})" if why else "")
     timed_out = f", {requests['timed_out']:,} timed out" if requests["timed_out"] else ""
     return f"{requests['completed']:,} completed, {rejected}{timed_out}, {requests['unfinished']:,} unfinished"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-import textwrap
+
+from llmqsim.terminal import width
 
 NOTHING = "–"
 
@@ -50,12 +51,28 @@ def count(number: int, thing: str) -> str:
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
-def clip(text: str, width: int) -> str:
-    """At most `width` characters; what is cut off is shown by an ellipsis."""
-    return text if len(text) <= width else text[: width - 1].rstrip() + "…"
+def clip(text: str, columns: int) -> str:
+    """At most so many columns of a terminal; what is cut off is shown by an ellipsis."""
+    if width(text) <= columns:
+        return text
+    while width(text) > columns - 1:
+        text = text[:-1]
+    return text.rstrip() + "…"
 
 
-def wrap(text: str, width: int) -> list[str]:
-    """Lines of at most `width` characters; a number and its unit are never parted."""
-    joined = re.sub(r"(?<=[0-9]) (?=(%|s|ms|µs)(\W|$))", "\0", text)
-    return [line.replace("\0", " ") for line in textwrap.wrap(joined, width, break_on_hyphens=False)]
+def wrap(text: str, columns: int) -> list[str]:
+    """Lines of at most so many columns; a number and its unit are never parted, a word only where it fits nowhere."""
+    joined = re.sub(r"(?<=[0-9]) (?=(%|s|ms|µs)(\W|$))|(?<=\bseed) (?=[0-9])", "\0", text)
+    lines: list[str] = []
+    for word in joined.split():
+        if lines and width(lines[-1]) + 1 + width(word) <= columns:
+            lines[-1] += f" {word}"
+            continue
+        while width(word) > columns:
+            part = word[:1]
+            while width(part + word[len(part)]) <= columns:
+                part += word[len(part)]
+            lines.append(part)
+            word = word[len(part) :]
+        lines.append(word)
+    return [line.replace("\0", " ") for line in lines]

@@ -19,6 +19,7 @@ __all__ = ["events_screen", "render", "screen"]
 
 WIDTH, LINES = 100, 25
 LABEL = 12
+COLUMN = 11
 SHOWN: tuple[tuple[str, str], ...] = (
     ("TTFT", "ttft_s"),
     ("TPOT", "tpot_s"),
@@ -45,7 +46,7 @@ def render(summary: dict[str, Any]) -> str:
         for line in _line(clip(label, LABEL - 1), text, rows)
     ]
     body = [
-        *([clip(question, WIDTH)] if question else []),
+        *([clip(" ".join(question.split()), WIDTH)] if question else []),
         *_line("ran", headline.system(summary), rows=2),
         *_line("traffic", f"{headline.traffic(summary)}; {headline.outcome(summary)}", rows=2),
         *_latencies(summary),
@@ -56,7 +57,7 @@ def render(summary: dict[str, Any]) -> str:
         *_line("KV cache", _kv(summary), rows=2),
         *_line("waited for", _waited(summary), rows=2),
         *(_line("stable", summary["stability"]["evidence"], rows=2) if verdict == "stable" else []),
-        *_line("trust", _trust(summary), rows=2),
+        *_line("trust", _trust(summary), rows=3),
     ]
     lines = [*top, *body]
     return "\n".join([*lines, *_notes(summary["notes"], LINES + len(extra) - len(lines))])
@@ -86,16 +87,18 @@ def _warning(summary: dict[str, Any]) -> list[str]:
 
 def _latencies(summary: dict[str, Any]) -> list[str]:
     columns = ("mean", "p50", "p90", "p99", "max")
-    rows = [f"{'':<{LABEL}}" + "".join(f"{name:>11}" for name in columns)]
-    for label, key in SHOWN:
-        rows.append(f"{label:<{LABEL}}" + "".join(f"{duration(summary[key][name]):>11}" for name in columns))
-    return rows
+    cells = {label: [duration(summary[key][name]) for name in columns] for label, key in SHOWN}
+    wide = max(COLUMN, 2 + max(len(cell) for row in cells.values() for cell in row))
+    rows = {"": columns, **cells}
+    return [f"{label:<{LABEL}}" + "".join(f"{cell:>{wide}}" for cell in row) for label, row in rows.items()]
 
 
 def _slo(summary: dict[str, Any]) -> list[str]:
     slo = summary["slo"]
     if not slo["targets"]:
         return []
+    if not summary["requests"]["arrived"]:
+        return _line("SLO", "no request arrived, so there is nothing to judge")
     each = ", ".join(
         f"{name.removesuffix('_s').upper()} ≤ {limit(target)} {percent(slo['by_target'][name])}"
         for name, target in slo["targets"].items()
@@ -142,7 +145,8 @@ def _kv(summary: dict[str, Any]) -> str:
 def _waited(summary: dict[str, Any]) -> str:
     waits = summary["waiting_for"]
     if waits["largest"] is None:
-        return "nothing: every request was taken up at once"
+        taken_up = summary["kv"]["sustained_concurrency"]["peak"]
+        return "nothing: every request was taken up at once" if taken_up else "nothing to tell: no request was taken up"
     order = sorted(WORDS, key=lambda name: -waits[name]["share"])
     return "; ".join(
         f"{WORDS[name]} {percent(waits[name]['share'])} ({duration(waits[name]['mean_s'])})"
@@ -152,11 +156,15 @@ def _waited(summary: dict[str, Any]) -> str:
 
 
 def _trust(summary: dict[str, Any]) -> str:
+    """What the step costs rest on, how far they are off, the share of steps outside of that, and the sampling."""
     envelope = summary["envelope"]
     parts = [str(envelope["source"])] if envelope.get("source") else []
+    parts += [sentence.split(" (")[0] for sentence in envelope.get("provenance", ()) if sentence.startswith("kernel error")]
     for axis, share in envelope["outside"].items():
         parts.append(f"{percent(share)} of steps beyond the measured range ({axis})")
-    parts.append("a single run: no interval")
+    if any((envelope.get("box") or {}).values()) and not envelope["outside"]:
+        parts.append("no step beyond the measured range")
+    parts.append("one run: no interval")
     return "; ".join(parts)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Union
 from pydantic import Field, Tag
 
 from llmqsim.scenario import rules
-from llmqsim.scenario.kinds import Count, Duration, Flag, Pause, Positive, Rate, Spec, by_field, by_keys
+from llmqsim.scenario.kinds import Count, Duration, Flag, Pause, Rate, Scale, Spec, Spread, by_field, by_keys
 
 Stages = Annotated[
     tuple[dict[str, float], ...],
@@ -47,8 +47,8 @@ class Gamma(Spec):
     process: Annotated[str, rules.choice("gamma")] = Field(description="Kind of arrival process.")
     rate: MeanRate = None
     stages: RateStages = None
-    cv: Positive | None = Field(None, description="Coefficient of variation of the gaps (1 is Poisson).")
-    burstiness: Positive | None = Field(
+    cv: Spread | None = Field(None, description="Coefficient of variation of the gaps (1 is Poisson).")
+    burstiness: Scale | None = Field(
         None,
         description="vLLM's name for the shape of the gamma distribution, 1 / cv² (1 is Poisson, smaller burstier).",
     )
@@ -81,7 +81,7 @@ class MeanCvSeconds(Spec):
     """Mean and spread of a log-normal time."""
 
     mean: Duration = Field(description="Mean, seconds.")
-    cv: Positive = Field(description="Coefficient of variation: standard deviation / mean.")
+    cv: Spread = Field(description="Coefficient of variation: standard deviation / mean.")
 
 
 class ExponentialTime(Spec):

@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from llmqsim import policies, registry
-from llmqsim.engine.deployment import Deployment
+from llmqsim.cluster.admission import refusals
 from llmqsim.cost import lower
 from llmqsim.cost.host import mixed_step_s, step_base_s
 from llmqsim.cost.stations import Stations
+from llmqsim.engine.deployment import Deployment
 from llmqsim.errors import ScenarioError
 from llmqsim.hardware import serving
 from llmqsim.hardware.gpu import Gpu, gpu, linked, own_gpu
@@ -21,6 +22,7 @@ from llmqsim.hardware.hf_config import model_from_config
 from llmqsim.hardware.model import Model, model
 from llmqsim.kv.capacity import KvCapacity, kv_capacity
 from llmqsim.options import EngineOptions, HostCost
+from llmqsim.requests import Reason
 from llmqsim.scenario.deployment import QUANTIZATIONS, Batching
 from llmqsim.scenario.load import Scenario
 from llmqsim.scenario.schema import WarmupRequests
@@ -255,13 +257,22 @@ def _cost(
 
 def _check_any_servable(scenario: Scenario, made: workload.Workload, servers: Servers) -> None:
     """A workload of which not one request can be served is an error before the run; some are refused and counted."""
-    limit = servers.longest_request_tokens
-    if limit is None:
+    reasons = refusals(made.table, servers.deployment)
+    if (reasons == Reason.NONE).any():
         return
-    longest = made.table.prompt_tokens + made.table.output_tokens
-    if (longest > limit + 1).all():
-        raise ScenarioError(
-            f"{scenario.where('workload')}: workload: no request can be served: the shortest needs "
-            f"{int(longest.min()):,} tokens of prompt and output, and a replica takes at most {limit:,} "
-            "(engine.max_model_len or the KV pool)"
+    needed = made.table.prompt_tokens + made.table.output_tokens
+    shortest = int(needed.argmin())
+    options, capacity = servers.deployment.options, servers.deployment.capacity
+    why = {
+        Reason.EXCEEDS_MAX_MODEL_LEN: f"engine.max_model_len is {options.max_model_len or 0:,}",
+        Reason.EXCEEDS_KV_POOL: f"the KV pool holds {capacity.usable_tokens if capacity else 0:,}",
+        Reason.EXCEEDS_TOKEN_BUDGET: f"engine.max_num_batched_tokens is {options.max_num_batched_tokens:,} and prompts "
+        "are not chunked (engine.enable_chunked_prefill)",
+    }
+    raise ScenarioError(
+        scenario.fault(
+            "workload",
+            f"no request can be served: the shortest has {int(needed[shortest]):,} tokens of prompt and output, and "
+            f"{why[Reason(reasons[shortest])]}",
         )
+    )

@@ -16,12 +16,14 @@ from llmqsim.scenario.kinds import (
     Flag,
     HostTime,
     Latency,
+    Slots,
     Spec,
+    StepTime,
     Text,
+    Tokens,
     by_field,
     by_keys,
 )
-
 
 QUANTIZATIONS = {"fp8": "fp8", "fp8_block": "fp8_block", "awq": "int4", "gptq": "int4", "mxfp4": "mxfp4"}
 """engine.quantization and the weight type it stands for"""
@@ -181,8 +183,8 @@ class Engine(Spec):
     preset: Annotated[str, rules.text("the name of an engine preset", "vllm-0.19")] = Field(
         "vllm-0.19", description="Engine and version whose defaults and host times hold."
     )
-    max_num_seqs: Count | None = Field(None, description="Most requests that run at once on a replica.")
-    max_num_batched_tokens: Count | None = Field(None, description="Token budget of a step.")
+    max_num_seqs: Slots | None = Field(None, description="Most requests that run at once on a replica.")
+    max_num_batched_tokens: Tokens | None = Field(None, description="Token budget of a step.")
     max_model_len: Annotated[int | str, rules.word_or(rules.whole(1), "auto")] | None = Field(
         None, description="Most tokens of a request, prompt and output; `auto`: what the model and the KV pool allow."
     )
@@ -209,7 +211,7 @@ class Engine(Spec):
     async_scheduling: Flag | None = Field(
         None, description="vLLM's spelling: true is in_flight 2, false is in_flight 1."
     )
-    cudagraph_capture_sizes: Annotated[tuple[int, ...], rules.whole_list()] | None = Field(
+    cudagraph_capture_sizes: Annotated[tuple[int, ...], rules.whole_list(2**20)] | None = Field(
         None, description="Token counts that a step is padded up to; beyond the largest it runs unpadded."
     )
     enforce_eager: Flag | None = Field(None, description="Run without CUDA graphs, so without padding?")
@@ -272,7 +274,7 @@ class ConstantCost(Spec):
     """Every step takes the same time; no padding, no host time; GPU and model do not enter."""
 
     model: Annotated[str, rules.choice("constant")] = Field(description="Kind of cost model.")
-    step: Latency = Field(description="Time of a step, seconds.")
+    step: StepTime = Field(description="Time of a step, seconds.")
 
 
 class AffineCost(Spec):

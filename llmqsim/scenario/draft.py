@@ -16,6 +16,8 @@ from llmqsim.scenario.source import Fault, Node, Place, from_plain, parse_yaml, 
 
 SET = "--set"
 DEFAULT = "default"
+LONGEST_CHAIN = 20
+"""files, each extending the next"""
 
 
 @dataclass(frozen=True)
@@ -37,10 +39,12 @@ class Draft:
         self.folder = folder
         self.layers: list[Node] = []
         self.variants: dict[str, Node] = {}
+        self.files: list[str] = []
         self.faults: list[Fault] = []
 
     def read(self, path: str, chain: tuple[str, ...]) -> None:
         """Add a file and what it extends. chain : the files that led here. Raises ScenarioError."""
+        self.files.append(path)
         self.add_text(read_text(path), path, os.path.dirname(path), (*chain, path))
 
     def add_text(self, text: str, name: str, folder: str, chain: tuple[str, ...]) -> None:
@@ -85,14 +89,17 @@ class Draft:
         if not isinstance(base.value, str) or not base.value:
             self.faults.append(Fault(base.place, "extends", f"must be a file (got {faults.show(base.plain())})"))
             return
-        path = os.path.normpath(os.path.join(folder, base.value))
+        path = layers.tidy(os.path.join(folder, base.value))
         if any(os.path.realpath(path) == os.path.realpath(seen) for seen in chain):
             loop = " -> ".join((*chain, path))
             raise ScenarioError(f"{base.place}: extends: goes in a circle ({loop}); remove one 'extends'")
+        if len(chain) > LONGEST_CHAIN:
+            raise ScenarioError(f"{base.place}: extends: the chain is too long; at most {LONGEST_CHAIN} files")
         try:
             text = read_text(path)
         except ScenarioError as error:
             raise ScenarioError(*(f"{base.place}: extends: {fault}" for fault in error.faults)) from None
+        self.files.append(path)
         self.add_text(text, path, os.path.dirname(path), (*chain, path))
 
     def _add_variants(self, variants: Node, folder: str) -> None:
@@ -117,11 +124,12 @@ class Draft:
                 self.faults.append(Fault(Place(main.file), "--variant", f"unknown variant (got {name!r}){hint}"))
 
     def _commands(self, sets: tuple[Any, ...]) -> Iterator[Node]:
-        """One layer per --set, in order; each is "key=value" with a YAML value, or (key, plain value)."""
+        """One layer per --set, in order; each is "key=value" with a YAML value, or (key, plain value, option)."""
         place = Place(SET)
         for item in sets:
             if isinstance(item, tuple):
-                key, value = str(item[0]), from_plain(item[1], place)
+                own = Place(item[2]) if len(item) > 2 else place
+                key, value = str(item[0]), from_plain(item[1], own)
             else:
                 key, equals, text = item.partition("=")
                 key = key.strip()
@@ -135,7 +143,7 @@ class Draft:
                     self.faults += [Fault(place, key, f.removeprefix(f"{SET}: ")) for f in error.faults]
                     continue
                 self.faults += [Fault(place, f"{key}.{f.key}".rstrip("."), f.sentence) for f in found]
-            yield layers.expand(Node({key: value}, place), self.faults)
+            yield layers.expand(Node({key: value}, value.place), self.faults)
 
     def _check(self, tree: Node) -> ScenarioSpec | None:
         """Add the faults of a merged tree; return the spec unless single values are at fault."""
@@ -214,6 +222,6 @@ def _in_order(found: list[Fault], main: str) -> list[str]:
 
     def rank(fault: Fault) -> tuple[int, str, int]:
         place = fault.place
-        return (0 if place.file == main else 2 if place.file == SET else 1), place.file, place.line or 0
+        return (0 if place.file == main else 2 if place.file.startswith("--") else 1), place.file, place.line or 0
 
     return [str(fault) for fault in sorted(dict.fromkeys(found), key=rank)]

@@ -70,18 +70,24 @@ def normalise(node: Node, folder: str, main_folder: str, path: shape.Path = ()) 
     """
     if path in SHORTHANDS and isinstance(node.value, str):
         node.value, node.whole = {SHORTHANDS[path]: Node(node.value, node.place)}, True
-    elsewhere = os.path.abspath(folder) != os.path.abspath(main_folder)
-    if _outside_classes(path) in FILES and elsewhere and isinstance(node.value, str) and node.value and not os.path.isabs(node.value):
-        node.value = os.path.relpath(os.path.join(folder, node.value), main_folder or ".")
+    home, main = os.path.realpath(folder), os.path.realpath(main_folder)  # ".." after a link leads elsewhere
+    if is_file(path) and home != main and isinstance(node.value, str) and node.value and not os.path.isabs(node.value):
+        node.value = os.path.relpath(os.path.join(home, node.value), main)
     if node.is_mapping:
         for key, inner in node.value.items():
             normalise(inner, folder, main_folder, (*path, key))
     return node
 
 
-def _outside_classes(path: shape.Path) -> shape.Path:
-    """The place in `workload` that a place in one of its classes corresponds to."""
-    return (path[0], *path[3:]) if path[:2] == ("workload", "classes") else path
+def is_file(path: shape.Path) -> bool:
+    """Does the value at this place name a file? Classes have what `workload` has."""
+    return ((path[0], *path[3:]) if path[:2] == ("workload", "classes") else path) in FILES
+
+
+def tidy(path: str) -> str:
+    """The path without needless steps, unless it passes through a link, where ".." leads elsewhere."""
+    short = os.path.normpath(path)
+    return short if os.path.realpath(short) == os.path.realpath(path) else path
 
 
 def merge(layers: list[Node]) -> Node:

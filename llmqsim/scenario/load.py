@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from llmqsim.scenario.draft import Draft, Resolved
+from llmqsim.scenario.layers import is_file, tidy
 from llmqsim.scenario.schema import ScenarioSpec
 from llmqsim.scenario.source import Place, from_plain
 
-Sets = Iterable[str] | Mapping[str, Any]
+Sets = Iterable[str | tuple] | Mapping[str, Any]
 Variants = str | Iterable[str] | None
 
 
@@ -34,6 +35,8 @@ class Scenario:
     known_variants: tuple[str, ...] = field(compare=False)
     places: Mapping[str, str] = field(compare=False, repr=False)
     """dotted key, also of mappings -> "file:line" of what was written; "" is the whole scenario"""
+    files: tuple[str, ...] = field(default=(), compare=False)
+    """the files that it was read from: what `extends` names, and the scenario itself"""
 
     def where(self, key: str) -> str:
         """Return "file:line" of a dotted key, or of its nearest ancestor that was written."""
@@ -47,7 +50,21 @@ class Scenario:
 
     def file(self, name: str) -> str:
         """Return the path of a file named in `spec`, relative to the working directory."""
-        return os.path.normpath(os.path.join(self.folder, name))
+        return tidy(os.path.join(self.folder, name))
+
+    def inputs(self) -> tuple[str, ...]:
+        """Every file that a run of it reads: its own, and those that its values name."""
+        named: list[str] = []
+
+        def visit(value: Any, path: tuple[str, ...]) -> None:
+            if isinstance(value, dict):
+                for key, inner in value.items():
+                    visit(inner, (*path, key))
+            elif isinstance(value, str) and is_file(path):
+                named.append(self.file(value))
+
+        visit(self.to_dict(), ())
+        return (*self.files, *named)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the resolved values as plain data for JSON: SI numbers, what is not set left out."""
@@ -58,7 +75,8 @@ def load(path: str | os.PathLike[str], variant: Variants = None, sets: Sets = ()
     """Read a scenario file.
 
     variant : name or names of variants to apply, in order. sets : "key=value" texts (values are YAML), or a mapping
-    of dotted keys to values; files that they name are relative to the working directory.
+    of dotted keys to values, or tuples (key, value, name of the option that gave it, "--set" if left out); files that
+    they name are relative to the working directory.
 
     Raises ScenarioError with every fault that can be found at once.
     """
@@ -89,4 +107,4 @@ def _scenario(draft: Draft, variant: Variants, sets: Sets, path: str | None) -> 
     spec = resolved.spec
     if spec.name is None and path:
         spec = spec.model_copy(update={"name": Path(path).stem})
-    return Scenario(spec, resolved.origins, path, Path(draft.folder), chosen, tuple(draft.variants), resolved.places)
+    return Scenario(spec, resolved.origins, path, Path(draft.folder), chosen, tuple(draft.variants), resolved.places, tuple(draft.files))

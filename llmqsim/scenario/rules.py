@@ -12,7 +12,6 @@ from pydantic_core import PydanticCustomError, core_schema
 from llmqsim.errors import did_you_mean
 from llmqsim.units import (
     QuantityError,
-    format_seconds,
     parse_bandwidth,
     parse_bytes,
     parse_flops,
@@ -23,6 +22,12 @@ from llmqsim.units import (
 LARGEST_WHOLE = 2**31 - 1
 LARGEST_TIME_S = 1e9
 """seconds; about 30 years, so that sums of times stay far inside int64 nanoseconds"""
+SHORTEST_TIME_S = 1e-9
+"""seconds; the clock counts whole nanoseconds"""
+LARGEST_COST_S = 1e6
+"""seconds of a step, or of one of its terms; twelve days, so that only an absurd product of them leaves the clock"""
+SPREAD = 1e3
+"""coefficients of variation beyond it, or below its inverse, are no traffic, and leave the range of floats"""
 LARGEST_RATE_PER_S = 1e9
 """a gap of one nanosecond"""
 
@@ -65,6 +70,20 @@ def whole(minimum: int = 1, maximum: int = LARGEST_WHOLE) -> Rule:
     return Rule(check, says, {"type": "integer", "minimum": minimum, "maximum": maximum})
 
 
+def between(lowest: float, highest: float) -> Rule:
+    """A number in [lowest, highest]."""
+    bounds = f"from {lowest:g} to {highest:g}"
+
+    def check(value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise wrong("must be a number", f"write a number {bounds}, without quotes or unit")
+        if not lowest <= value <= highest:
+            raise wrong(f"must be {bounds}", "write a number in that range")
+        return float(value)
+
+    return Rule(check, f"a number {bounds}", {"type": "number", "minimum": lowest, "maximum": highest})
+
+
 def number(above: float = 0.0, at_most: float = math.inf, below: float = math.inf, hint: str = "") -> Rule:
     """A finite number x with above < x, x <= at_most, x < below. hint : what to write instead."""
     ceiling = f" and at most {at_most:g}" if at_most < math.inf else f" and below {below:g}" if below < math.inf else ""
@@ -94,7 +113,17 @@ def share() -> Rule:
     return Rule(check, "a share from 0 up to 1", {"type": "number", "minimum": 0, "exclusiveMaximum": 1})
 
 
-def _quantity(parse: Callable[[Any], Any], what: str, example: str, largest: float, shown: str, zero: bool) -> Rule:
+def _quantity(
+    parse: Callable[[Any], Any],
+    what: str,
+    example: str,
+    largest: float,
+    shown: str,
+    zero: bool,
+    smallest: tuple[float, str] = (0, "above 0"),
+) -> Rule:
+    """An amount with its unit. shown : `largest` in words. smallest : the least that is not zero, and in words."""
+
     def check(value: Any) -> Any:
         try:
             amount = parse(value)
@@ -102,6 +131,8 @@ def _quantity(parse: Callable[[Any], Any], what: str, example: str, largest: flo
             raise wrong(error.problem, error.hint) from None
         if amount < 0 or (amount == 0 and not zero):
             raise wrong("must not be negative" if zero else "must be above 0", f"write {what} such as {example}")
+        if not zero and amount < smallest[0]:
+            raise wrong(f"must be {smallest[1]}", f"write {what} such as {example}")
         if amount > largest:
             raise wrong(f"must be at most {shown}", f"write {what} such as {example}")
         return amount
@@ -111,9 +142,10 @@ def _quantity(parse: Callable[[Any], Any], what: str, example: str, largest: flo
     return Rule(check, f"{what} {'≥' if zero else '>'} 0, such as `{example}`", json)
 
 
-def seconds(zero: bool = False, example: str = "500 ms") -> Rule:
+def seconds(zero: bool = False, example: str = "500 ms", at_most: float = LARGEST_TIME_S) -> Rule:
     """A time; in the resolved scenario, seconds (float)."""
-    return _quantity(parse_seconds, "a time", example, LARGEST_TIME_S, format_seconds(LARGEST_TIME_S), zero)
+    least = (SHORTEST_TIME_S, "at least 1 ns")
+    return _quantity(parse_seconds, "a time", example, at_most, f"{at_most:,.0f} s", zero, least)
 
 
 def rate() -> Rule:
@@ -218,15 +250,29 @@ def whole_pair() -> Rule:
     return Rule(check, "`[lowest, highest]`", {"type": "array", "items": items, "minItems": 2, "maxItems": 2})
 
 
-def whole_list() -> Rule:
-    """A list of whole numbers, at least 1; returned sorted, each once."""
+def whole_list(maximum: int) -> Rule:
+    """A list of whole numbers in [1, maximum]; returned sorted, each once."""
 
     def check(value: Any) -> tuple[int, ...]:
-        if not isinstance(value, (list, tuple)) or any(type(v) is not int or v < 1 for v in value):
-            raise wrong("must be a list of whole numbers of at least 1", "write a list, such as [1, 2, 4, 8, 16]")
+        if not isinstance(value, (list, tuple)) or any(type(v) is not int or not 1 <= v <= maximum for v in value):
+            problem = f"must be a list of whole numbers from 1 to {maximum:,}"
+            raise wrong(problem, "write a list, such as [1, 2, 4, 8, 16]")
         return tuple(sorted(set(value)))
 
-    return Rule(check, "a list of whole numbers", {"type": "array", "items": {"type": "integer", "minimum": 1}})
+    items = {"type": "integer", "minimum": 1, "maximum": maximum}
+    return Rule(check, "a list of whole numbers", {"type": "array", "items": items})
+
+
+def file() -> Rule:
+    """The name of a file."""
+    named = text("a file")
+
+    def check(value: Any) -> str:
+        if "\0" in named.check(value):
+            raise wrong("must not hold a zero byte", "write the name of a file")
+        return value
+
+    return Rule(check, named.says, named.json)
 
 
 def records(what: str, example: str, **columns: Rule) -> Rule:

@@ -13,7 +13,7 @@ from pydantic import Field, Tag
 
 from llmqsim.scenario import rules
 from llmqsim.scenario.deployment import CalibratedCost, Engine, GpuChoice, Interconnect, Model, Routing, StepCost
-from llmqsim.scenario.kinds import Count, Duration, Flag, Index, Spec, Text, by_keys
+from llmqsim.scenario.kinds import Count, Duration, Flag, Index, Replicas, Spec, Text, by_keys
 from llmqsim.scenario.targets import Slo
 from llmqsim.scenario.traffic import Workload
 
@@ -72,7 +72,7 @@ class ScenarioSpec(Spec):
     interconnect: Interconnect | None = Field(
         None, description="Link between the GPUs of a replica; default: what most servers with this GPU have."
     )
-    replicas: Count = Field(1, description="How many copies of the engine share the traffic.")
+    replicas: Replicas = Field(1, description="How many copies of the engine share the traffic.")
     tensor_parallel_size: Annotated[int, rules.powers_of_two(64)] = Field(
         1, description="GPUs that share every layer of a replica."
     )

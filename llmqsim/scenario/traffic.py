@@ -8,7 +8,7 @@ from pydantic import Field, Tag
 
 from llmqsim.scenario import rules
 from llmqsim.scenario.arrivals import Arrivals, Clients
-from llmqsim.scenario.kinds import Count, Duration, File, Flag, Positive, Spec, Text, by_keys
+from llmqsim.scenario.kinds import Count, Duration, File, Flag, MeanLength, Scale, Spec, Spread, Text, by_keys
 from llmqsim.scenario.targets import Slo
 
 
@@ -24,20 +24,20 @@ class Trace(Spec):
     spread_stamps: Flag = Field(
         False, description="Spread requests with the same time stamp evenly over the time to the next stamp?"
     )
-    rate_scale: Positive = Field(1.0, description="Factor on the arrival rate: 2 halves every gap.")
+    rate_scale: Scale = Field(1.0, description="Factor on the arrival rate: 2 halves every gap.")
 
 
 class MeanCv(Spec):
     """Mean and spread of a log-normal length."""
 
-    mean: Positive = Field(description="Mean, tokens.")
-    cv: Positive = Field(description="Coefficient of variation: standard deviation / mean.")
+    mean: MeanLength = Field(description="Mean, tokens.")
+    cv: Spread = Field(description="Coefficient of variation: standard deviation / mean.")
 
 
 class Mean(Spec):
     """Mean of an exponential length."""
 
-    mean: Positive = Field(description="Mean, tokens.")
+    mean: MeanLength = Field(description="Mean, tokens.")
 
 
 Shortest = Annotated[Count | None, Field(description="Shortest length, tokens; draws below it are set to it.")]

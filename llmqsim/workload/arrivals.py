@@ -7,18 +7,23 @@ the same pattern piece by piece: for exponential gaps that is exactly the Poisso
 
 from __future__ import annotations
 
+import contextlib
 import math
+import os
+from pathlib import Path
 
 import numpy as np
 
-from llmqsim.errors import ScenarioError, did_you_mean
-from llmqsim.units import NS_PER_S
+from llmqsim.errors import ScenarioError, or_known
+from llmqsim.units import NS_PER_S, format_bytes
 from llmqsim.workload.gaps import RENEWALS, gap_shape, unit_gaps
 
 MAX_REQUESTS = 50_000_000
-"""About 200 bytes a request: more would not fit into the memory of a common machine."""
-MAX_TIME_S = 9.2e9
-"""int64 nanoseconds end at 292 years."""
+"""more would take a day to simulate"""
+BYTES_PER_REQUEST = 700
+"""peak memory of a run with its tables and figures, measured on 100,000 requests"""
+MAX_TIME_S = 4e9
+"""127 years; the clock ends 20 years later."""
 
 PROCESSES = (*RENEWALS, "burst")
 """open-loop processes; closed_loop has no times of its own, see build.py"""
@@ -39,12 +44,11 @@ def arrival_ns(
     """
     process, rate, stages = arrivals.get("process"), arrivals.get("rate"), arrivals.get("stages")
     if process not in PROCESSES:
-        hint = did_you_mean(str(process), PROCESSES)
-        raise ScenarioError(f"{key}.process: unknown (got '{process}'){hint} Known: {', '.join(PROCESSES)}")
+        raise ScenarioError(f"{key}.process: unknown (got '{process}'){or_known(str(process), PROCESSES)}")
     if process == "burst":
         if requests is None:
             raise ScenarioError("workload.requests: a burst needs the number of requests; a duration does not end it")
-        return np.zeros(_bounded(requests), dtype=np.int64)
+        return np.zeros(bounded(requests), dtype=np.int64)
     if stages is None:
         if rate is None or not 0 < rate < math.inf:
             raise ScenarioError(f"{key}.rate: {process} arrivals need a rate above 0 (got {rate})")
@@ -57,7 +61,7 @@ def arrival_ns(
     if stages is not None:
         return _staged(inverse_cdf, shape, stages, requests, duration_s, generator)
     if duration_s is None:
-        return to_ns(np.cumsum(inverse_cdf(generator.random(_bounded(requests)))) / rate)
+        return to_ns(np.cumsum(inverse_cdf(generator.random(bounded(requests)))) / rate)
     times = to_ns(_until(inverse_cdf, shape, requests, rate * duration_s, generator) / rate)
     return times[times < to_ns(np.array([duration_s]))[0]][:requests]
 
@@ -75,10 +79,10 @@ def mean_rate(arrivals: dict) -> float:
 def _until(inverse_cdf, shape, requests, expected: float, generator) -> np.ndarray:
     """Sums of unit gaps, float64[n], drawn in blocks of one stream until they pass `expected` (or `requests` rows)."""
     if requests is None:
-        _bounded(expected)
+        bounded(expected)
     block = min(int(expected + 6 * math.sqrt(expected / min(shape, 1.0))) + 64, MAX_REQUESTS)
     if requests is not None:
-        block = min(block, _bounded(requests))
+        block = min(block, bounded(requests))
     gaps = [inverse_cdf(generator.random(block))]
     total, rows = gaps[0].sum(), block
     while total <= expected * (1 + 1e-9) + 1 and (requests is None or rows < requests):
@@ -115,7 +119,7 @@ def _fixed_count(stages, requests, duration_s, generator, key) -> np.ndarray:
     """Exponential gaps, scaled so that each stage holds rate × duration arrivals and ends with the last (inference-perf)."""
     times, start_s = [], 0.0
     for number, stage in enumerate(stages, 1):
-        count = _bounded(round(stage["rate"] * stage["duration"]))
+        count = bounded(round(stage["rate"] * stage["duration"]))
         if count < 1:
             raise ScenarioError(f"{key}: stage {number} holds no request (rate × duration is below 0.5)")
         sums = np.cumsum(-np.log1p(-generator.random(count)))
@@ -136,10 +140,24 @@ def to_ns(seconds: np.ndarray) -> np.ndarray:
     return np.rint(seconds * NS_PER_S).astype(np.int64)
 
 
-def _bounded(requests: float) -> int:
-    if requests > MAX_REQUESTS:
+def bounded(requests: float) -> int:
+    """The number of requests, if as many can be simulated on this machine. Raises ScenarioError."""
+    need, have = requests * BYTES_PER_REQUEST, _memory_bytes()
+    if requests > MAX_REQUESTS or need > have:
+        limit = min(MAX_REQUESTS, int(have // BYTES_PER_REQUEST))
         raise ScenarioError(
-            f"workload: about {requests:,.0f} requests; at most {MAX_REQUESTS:,} fit into memory. "
+            f"workload: about {requests:,.0f} requests need {format_bytes(need)} of memory; at most {limit:,} can be "
+            f"simulated on this machine ({format_bytes(have)}). "
             "Lower workload.requests, workload.duration or workload.arrivals.rate"
         )
     return int(requests)
+
+
+def _memory_bytes() -> float:
+    """Memory of this machine, or of the container that this runs in; infinite where neither can be known."""
+    known = [math.inf]
+    with contextlib.suppress(AttributeError, ValueError, OSError):
+        known.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    with contextlib.suppress(ValueError, OSError):  # "max" where there is no limit
+        known.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return min(known)

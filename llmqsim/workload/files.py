@@ -1,15 +1,14 @@
-"""Reading and writing the workload's text files: every way in which a file can be unreadable, said in one sentence."""
+"""Reading the workload's text files: every way in which a file can be unreadable, said in one sentence."""
 
 from __future__ import annotations
 
 import gzip
 import io
-import os
-import tempfile
 import zlib
 from pathlib import Path
 
 from llmqsim.errors import DataError
+from llmqsim.files import read_bytes
 
 GZIP_MAGIC = b"\x1f\x8b"
 MAX_BYTES = 4 << 30
@@ -22,7 +21,7 @@ def read_text(path: str | Path, what: str) -> str:
     what : what the file should be, for the messages ("a trace"). Compression is told by content, not by name.
     Raises DataError when the file is missing, a folder, unreadable, empty, truncated or binary.
     """
-    raw = _unpack(path, _read_bytes(Path(path), what))
+    raw = _unpack(path, read_bytes(path, what))
     if not raw.strip():
         raise DataError(f"{path}: the file is empty; {what} was expected")
     if b"\x00" in raw:
@@ -35,17 +34,6 @@ def read_text(path: str | Path, what: str) -> str:
             f"{path}:{line}: not UTF-8 text (byte {raw[error.start]:#04x}); {what} in UTF-8 text was expected"
         ) from None
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
-
-
-def _read_bytes(path: Path, what: str) -> bytes:
-    if path.is_dir():
-        raise DataError(f"{path}: is a folder; the file of {what} was expected")
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file; {what} was expected") from None
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: can't be read ({getattr(error, 'strerror', None) or error})") from None
 
 
 def _unpack(path: str | Path, raw: bytes) -> bytes:
@@ -63,33 +51,3 @@ def _unpack(path: str | Path, raw: bytes) -> bytes:
     if len(text) > MAX_BYTES:
         raise DataError(f"{path}: unpacks to more than {MAX_BYTES >> 30} GiB; split the file")
     return text
-
-
-def write_text(path: str | Path, text: str) -> None:
-    """Write a whole UTF-8 file or nothing: into a temporary file in the same folder, then moved into place.
-
-    Raises DataError when the folder is missing or can't be written.
-    """
-    target = Path(path)
-    if target.is_dir():
-        raise DataError(f"{path}: is a folder; give the name of the file to write")
-    if not target.parent.is_dir():
-        raise DataError(f"{path}: the folder {target.parent} does not exist; make it first")
-    try:
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    except OSError as error:
-        raise DataError(f"{path}: can't be written ({error.strerror})") from None
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as stream:
-            stream.write(text)
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, target)
-    except OSError as error:
-        Path(temporary).unlink(missing_ok=True)
-        raise DataError(f"{path}: can't be written ({error.strerror})") from None
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

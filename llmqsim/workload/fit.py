@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from llmqsim.errors import DataError
-from llmqsim.workload.files import write_text
+from llmqsim.files import check_outputs, write_text
 from llmqsim.workload.fit_report import compare, report_text, summary
 from llmqsim.workload.length_table import Histogram, LengthTable
 from llmqsim.workload.trace import Trace, read_trace
@@ -124,6 +124,7 @@ def fit_file(path: str | Path, out: str | Path, about: dict | None = None, head:
     head : comment lines that open the file. Raises DataError when the trace can't be read or has too few rows, or
     `out` can't be written; then nothing is written.
     """
+    check_outputs({"--output": out}, inputs=[path])
     trace = read_trace(path, need_times=False)
     if len(trace) < MIN_ROWS:
         raise DataError(f"{path}: has {len(trace)} rows; at least {MIN_ROWS} are needed to fit a length table")

@@ -13,7 +13,7 @@ from llmqsim.requests import UNSET
 from llmqsim.rng import stream
 from llmqsim.units import NS_PER_S
 from llmqsim.workload import think
-from llmqsim.workload.arrivals import arrival_ns, mean_rate
+from llmqsim.workload.arrivals import arrival_ns, bounded, mean_rate
 from llmqsim.workload.rows import Rows, draw_lengths
 
 
@@ -100,7 +100,7 @@ def _arrive(arrivals: dict, requests: int | None, duration_s: float | None, draw
         return Rows(times, nothing, nothing, mean_rate(arrivals), _describe(arrivals))
     spec = arrivals.get("think_time") or 0.0
     loop = Loop(
-        rows=np.arange(requests),
+        rows=np.arange(bounded(requests)),
         clients=arrivals["clients"],
         ramp_up_ns=round((arrivals.get("ramp_up") or 0.0) * NS_PER_S),
         stop_ns=None if duration_s is None else round(duration_s * NS_PER_S),

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from llmqsim.errors import ScenarioError, did_you_mean
+from llmqsim.errors import ScenarioError, or_known
 
 MAX_TOKENS = 2**31 - 1
 """Largest length; also the `max_tokens` of a request whose limit nobody knows."""
@@ -120,8 +120,8 @@ def parse(spec: Any, key: str) -> Lengths:
         return Constant(_tokens(spec, key))
     kinds = [k for k in spec if k not in ("min", "max")]
     if len(kinds) != 1 or kinds[0] not in KINDS:
-        hint = did_you_mean(str(kinds[0]), KINDS) if kinds else ""
-        raise ScenarioError(f"{key}: needs one kind of distribution (got {kinds}){hint} Known: {', '.join(KINDS)}")
+        hint = or_known(str(kinds[0]) if kinds else "", KINDS)
+        raise ScenarioError(f"{key}: needs one kind of distribution (got {kinds}){hint}")
     kind, value = kinds[0], spec[kinds[0]]
     bounds = {k: v for part in (spec, value if isinstance(value, dict) else {}) for k, v in part.items()}
     low, high = bounds.get("min"), bounds.get("max")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from llmqsim.errors import DataError, ScenarioError, did_you_mean
+from llmqsim.errors import DataError, ScenarioError, did_you_mean, or_known
 from llmqsim.workload.files import read_text
 from llmqsim.workload.length_table import Histogram, LengthTable
 from llmqsim.workload.lengths import MAX_TOKENS
@@ -29,7 +29,7 @@ def load_preset(name: str) -> LengthTable:
     known = preset_names()
     if name not in known:
         raise ScenarioError(
-            f"workload.lengths: unknown preset (got '{name}'){did_you_mean(str(name), known)} Known: {', '.join(known)}"
+            f"workload.lengths: unknown preset (got '{name}'){or_known(str(name), known)}"
         )
     text = _folder().joinpath(name + SUFFIX).read_text(encoding="utf-8")
     return parse_table(text, f"presets/workloads/{name}{SUFFIX}")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from llmqsim.errors import DataError, ScenarioError, did_you_mean
+from llmqsim.errors import DataError, ScenarioError, did_you_mean, or_known
 from llmqsim.workload.files import read_text
 from llmqsim.workload.trace_faults import Rows, checked_rows, is_clean, timestamps_s
 
@@ -89,11 +89,8 @@ def _format(header: list[str], format: str, path: str | Path) -> str:
     if format == "auto":
         return "azure" if set(FORMATS["azure"]) & set(header) else "llmqsim"
     if format not in FORMATS:
-        known = ("auto", *FORMATS)
-        raise ScenarioError(
-            f"workload.trace.format: unknown (got '{format}'){did_you_mean(str(format), known)} "
-            f"Known: {', '.join(known)}"
-        )
+        hint = or_known(str(format), ("auto", *FORMATS))
+        raise ScenarioError(f"workload.trace.format: unknown (got '{format}'){hint}")
     return format
 
 
@@ -107,7 +104,7 @@ def _check_header(header: list[str], columns: tuple[str, ...], path: str | Path)
             hint = did_you_mean(column, [h for h in header if h not in columns])
             faults.append(f"{path}:1: no column '{column}' (got {shown}){hint}")
     if faults:
-        faults[-1] += f" The header must name {', '.join(FORMATS['llmqsim'])}, or Azure's {', '.join(FORMATS['azure'])}"
+        faults[-1] += f"{'' if faults[-1].endswith('?') else '.'} The header must name {', '.join(FORMATS['llmqsim'])}, or Azure's {', '.join(FORMATS['azure'])}"
         if len(header) == 1 and (";" in header[0] or "\t" in header[0]):
             faults[-1] += "; separate columns by commas"
         raise DataError(*faults)

@@ -137,10 +137,12 @@ def _last_valid(arrival_s: np.ndarray, i: int) -> int | None:
 def _length_faults(numbers: np.ndarray, texts: list[str], lines: list[int], column: str):
     with np.errstate(invalid="ignore"):
         bad = ~((numbers >= 1) & (numbers <= MAX_TOKENS) & (numbers == np.floor(numbers)))
-    sentence = f"{column}: must be a whole number of at least 1"
+    bounds = {False: "a whole number of at least 1", True: f"at most {MAX_TOKENS:,}"}
     return [
-        (lines[i], f"{sentence} (got '{_short(texts[i])}'){_again(texts[i], column)}") for i in np.flatnonzero(bad)
-    ]
+        (lines[i], f"{column}: must be {bounds[math.inf > numbers[i] > MAX_TOKENS]} "
+                   f"(got '{_short(texts[i])}'){_again(texts[i], column)}")
+        for i in np.flatnonzero(bad)
+    ]  # fmt: skip
 
 
 def _again(text: str, column: str) -> str:

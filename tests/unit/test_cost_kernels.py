@@ -31,6 +31,11 @@ def test_constant_steps():
     assert kernels.prefill_attention_ns(cost.costs, cost.params, 512, 4096) == 0.0
 
 
+def test_an_impossible_step_is_cut_to_what_int64_holds():
+    cost = lower.affine(per_kv_token_s=1e6)
+    assert step(cost, decodes=1, kv=2**40) == step(cost, decodes=1, kv=2**50) == 2**62
+
+
 def test_affine_steps_are_exact():
     """User case S08: 1,024 tokens keep the GPU busy for 1.0; then a fixed 0.9 plus 0.1 per 1,024 tokens."""
     busy = lower.affine(per_prefill_token_s=1 / 1024)

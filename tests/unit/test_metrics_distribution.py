@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from llmqsim.metrics.distribution import WeightedGaps, describe_ns, exact_sum, ratio, std_ns
+from llmqsim.metrics.distribution import WeightedGaps, describe_ns, describe_weighted_ns, exact_sum, ratio, std_ns
 from llmqsim.records import GapHistogram
 
 
@@ -36,6 +36,18 @@ def test_nothing_has_no_figures():
     assert ratio(1, 0) is None
     assert WeightedGaps(GapHistogram(1)).describe()["mean"] is None
     assert WeightedGaps(GapHistogram(1)).std() is None
+
+
+@pytest.mark.parametrize("n", (1, 2, 7, 100))
+def test_weights_stand_for_repetition(n):
+    draw = np.random.default_rng(n)
+    values, weights = draw.exponential(1e7, n), draw.integers(1, 9, n)
+    assert describe_weighted_ns(values, weights) == pytest.approx(describe_ns(np.repeat(values, weights)), rel=1e-12)
+
+
+def test_weights_need_no_memory():
+    figures = describe_weighted_ns(np.array([1e9, 3e9]), np.array([10**12, 3 * 10**12]))
+    assert (figures["n"], figures["mean"], figures["p50"]) == (4 * 10**12, 2.5, 3.0)
 
 
 def test_sums_beyond_64_bits_are_exact():

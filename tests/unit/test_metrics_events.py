@@ -94,7 +94,7 @@ BAD_ROWS = {
     "the chunk before it came at 0.12 (line 2)",
     "a,1,1.5,1": "events.csv:3: arrival: request 'a' arrives once (got '1'); line 2 has 0",
     ",0,1,1": "events.csv:3: request: is empty",
-    "a,0,1": "events.csv:3: row: has 3 fields; it needs 4",
+    "a,0,1": "events.csv:3: row: has 3 fields; the header has 4",
 }
 
 

@@ -37,7 +37,7 @@ def test_all_faults_come_at_once_by_line_the_command_line_last():
         "x.yaml:7: engine.max_num_seq: unknown key (got 64); did you mean 'max_num_seqs'?",
         "--set: gpu: must be the name of a GPU preset, such as a100-sxm-80gb, or a mapping (got 7); its keys: name, like, "
         "memory, usable_memory, memory_bandwidth, flops, l2, multiprocessors",
-        "--set: replicas: must be at least 1 (got -1); write a whole number from 1 to 2147483647",
+        "--set: replicas: must be at least 1 (got -1); write a whole number from 1 to 10000",
     )
 
 
@@ -49,7 +49,7 @@ VALUES = {
     "replicas=0x10": "replicas: must be a whole number (got '0x10')",
     "replicas=[1]": "replicas: must be a whole number (got [1])",
     "replicas={a: 1}": "replicas: must be a whole number (got a mapping with 'a')",
-    "replicas=99999999999": "replicas: must be at most 2147483647 (got 99999999999)",
+    "replicas=99999999999": "replicas: must be at most 10000 (got 99999999999)",
     "tensor_parallel_size=3": "tensor_parallel_size: must be a power of two (got 3); one of: 1, 2, 4, 8, 16, 32, 64",
     "workload.arrivals.rate=-1 req/s": "workload.arrivals.rate: must be above 0 (got '-1 req/s')",
     "workload.arrivals.rate=0": "workload.arrivals.rate: must be above 0 (got 0)",
@@ -59,7 +59,7 @@ VALUES = {
     "workload.arrivals.rate=1e99": "workload.arrivals.rate: must be at most 1e9 req/s (got 1e+99)",
     "workload.duration=-.inf": "workload.duration: must be a time, and finite (got -inf)",
     "workload.duration=500 years": "workload.duration: unknown unit 'years'",
-    "workload.duration=20000 d": "workload.duration: must be at most 277778 h (got '20000 d')",
+    "workload.duration=20000 d": "workload.duration: must be at most 1,000,000,000 s (got '20000 d')",
     "workload.max_tokens=modle": "workload.max_tokens: unknown word (got 'modle'); did you mean 'model'? write model or "
     "output or a whole number ≥ 1",
     "workload.max_tokens=0": "workload.max_tokens: must be at least 1 (got 0)",
@@ -79,8 +79,8 @@ VALUES = {
     "workload.lengths.prompt={constant: 5, exponential: {mean: 3}}": "workload.lengths.prompt: holds keys of "
     "different kinds (constant; exponential); keep those of one kind",
     "workload.lengths.prompt={exponential: {mean: yes}}": "workload.lengths.prompt.exponential.mean: must be a number (got "
-    "'yes'); write a number above 0, without quotes or unit",
-    "workload.lengths.prompt={lognormal: {mean: 5}}": "workload.lengths.prompt.lognormal.cv: missing; give a number above 0",
+    "'yes'); write a number above 0 and at most 1e+09, without quotes or unit",
+    "workload.lengths.prompt={lognormal: {mean: 5}}": "workload.lengths.prompt.lognormal.cv: missing; give a number from 0.001",
     "workload.lengths={promt: 5, output: 3}": "workload.lengths.promt: unknown key (got 5); did you mean 'prompt'?",
     "workload.lengths={file: a, prompt: 3}": "workload.lengths: holds keys of different kinds (file; output, prompt); keep "
     "those of one kind",
@@ -92,7 +92,7 @@ VALUES = {
     "engine.async_scheduling=yes": "engine.async_scheduling: must be true or false (got 'yes')",
     "engine.enable_chunked_prefill=1": "engine.enable_chunked_prefill: must be true or false (got 1)",
     "engine.in_flight=3": "engine.in_flight: must be at most 2 (got 3); write a whole number from 1 to 2",
-    "engine.cudagraph_capture_sizes=[1, 0]": "engine.cudagraph_capture_sizes: must be a list of whole numbers of at least 1",
+    "engine.cudagraph_capture_sizes=[1, 0]": "engine.cudagraph_capture_sizes: must be a list of whole numbers from 1 to 1,048,576",
     "engine.host.per_step=-1 ms": "engine.host.per_step: must not be negative (got '-1 ms')",
     "engine.block_size.x=1": "engine.block_size: must be a whole number (got a mapping with 'x')",
     "engine=5": "engine: must be a mapping of keys (got 5); its keys: preset, max_num_seqs",

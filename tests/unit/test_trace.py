@@ -122,7 +122,7 @@ def test_columns_that_are_not_used_and_rounded_stamps_are_told(write):
         ("2,10,nan", "output_tokens: must be a whole number of at least 1 (got 'nan')"),
         ("2,10,", "output_tokens: must be a whole number of at least 1 (got '')"),
         ("2,1_000,5", "prompt_tokens: must be a whole number of at least 1 (got '1_000')"),
-        ("2,1e30,5", "prompt_tokens: must be a whole number of at least 1 (got '1e30')"),
+        ("2,1e30,5", "prompt_tokens: must be at most 2,147,483,647 (got '1e30')"),
         ("2,True,5", "prompt_tokens: must be a whole number of at least 1 (got 'True')"),
         ("2,10", "has 2 fields; the header has 3"),
         ("2,10,5,7", "has 4 fields; the header has 3"),

@@ -1,0 +1,67 @@
+"""Text on the screen: columns of wide characters, names that are nearly known, what no request was asked for."""
+
+from __future__ import annotations
+
+import pytest
+
+from llmqsim import load_text, simulate
+from llmqsim.errors import ScenarioError, did_you_mean, or_known
+from llmqsim.report.headline import system
+from llmqsim.report.show import clip, wrap
+from llmqsim.terminal import width
+
+TEXT = """\
+workload: {requests: 20, arrivals: {process: constant, rate: 1 req/s}, lengths: {prompt: 10, output: 5}}
+cost: {model: constant, step: 1 s}
+"""
+
+
+@pytest.mark.parametrize("text", ("数" * 300, "why " * 90, "x" * 250, "a 数字 b " * 40, ""))
+def test_lines_never_pass_the_edge_and_lose_nothing(text):
+    lines = wrap(text, 100)
+    assert all(0 < width(line) <= 100 for line in lines)
+    assert "".join("".join(lines).split()) == "".join(text.split())
+    assert width(clip(text, 40)) <= 40
+
+
+def test_a_number_keeps_its_unit_and_a_seed_its_number():
+    assert wrap("aaaa 12 ms and seed 0", 9) == ["aaaa", "12 ms and", "seed 0"]
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("azure-conv", "azure-conversation"), ("llama3", "llama-3.1-8b"), ("azure-conversatoin", "azure-conversation")],
+)
+def test_beginnings_and_slips_are_recognised(name, meant):
+    known = ["azure-code", "azure-conversation", "llama-2-7b", "llama-3.1-8b", "mooncake-conversation"]
+    assert did_you_mean(name, known) == f"; did you mean '{meant}'?"
+
+
+def test_an_unknown_name_ends_in_one_sentence_or_two():
+    assert or_known("zzz", ["b", "a"]) == ". Known: a, b"
+    assert or_known("abcx", ["abcd"]) == "; did you mean 'abcd'? Known: abcd"
+
+
+def test_gpus_are_counted():
+    scenario = {"model": "m", "gpu": "g", "replicas": 2, "tensor_parallel_size": 16, "cost": {"model": "calibrated"}}
+    assert system({"scenario": scenario, "engine": "e", "seed": 0}).startswith("m on 32 × g, 2 replicas of TP 16")
+
+
+def test_the_step_that_the_end_cut_off_is_not_in_the_mean_step():
+    used = simulate(load_text(TEXT, sets=["run.until=10.5 s"])).summary()["utilisation"]
+    assert used["mean_step_s"] == 1
+
+
+def test_a_run_that_leaves_the_clock_is_the_users_mistake_by_key():
+    endless = {"cost": {"model": "affine", "per_kv_token": 1e6}, "workload.lengths.output": 2000}
+    with pytest.raises(ScenarioError, match=r"^--set: cost: .*146 years.*run\.until"):
+        simulate(load_text(TEXT, sets=endless))
+
+
+def test_a_run_that_serves_nobody_is_refused_and_one_that_serves_one_is_not():
+    limit = "engine.max_model_len=12"
+    with pytest.raises(ScenarioError, match="no request can be served.*15 tokens.*max_model_len is 12"):
+        simulate(load_text(TEXT, sets=[limit]))
+    some = simulate(load_text(TEXT, sets=[limit, "workload.lengths.prompt={uniform: [1, 50]}"]))
+    requests = some.summary()["requests"]
+    assert 0 < requests["rejected"] < requests["arrived"]
