@@ -20,6 +20,8 @@ def system(figures_: dict[str, Any]) -> str:
     parts = [f"{what} on {replicas} × {gpu}" if gpu else f"{what}, {count(replicas, 'replica')}"]
     if (tp := scenario.get("tensor_parallel_size") or 1) > 1:
         parts.append(f"TP {tp}")
+    if (pp := scenario.get("pipeline_parallel_size") or 1) > 1:
+        parts.append(f"PP {pp}")
     if preset := (scenario.get("engine") or {}).get("preset"):
         parts.append(preset)
     if replicas > 1 and (routing := _name(scenario.get("routing"))):
