@@ -141,6 +141,16 @@ def prefill_attention_ns(costs, params, query_tokens, kv_tokens):
 
 
 @kernel
+def _linear(costs, params, tokens, prefill_chunks):
+    """Everything that depends on the tokens of a step alone: padded where a CUDA graph covers it, else launch-bound."""
+    padded = padded_tokens(params, tokens, prefill_chunks)
+    linear = _line(costs, params[P_LINEAR], params[P_LINEAR_SIZE], padded)
+    if captured(params, tokens, prefill_chunks):
+        return linear
+    return max(linear, costs[C_EAGER])
+
+
+@kernel
 def step_ns(
     costs,
     params,
@@ -166,11 +176,7 @@ def step_ns(
     if prefill_chunks > 0:
         total += costs[C_MIXED]
     if params[P_LINEAR_SIZE] > 0:
-        padded = padded_tokens(params, tokens, prefill_chunks)
-        linear = _line(costs, params[P_LINEAR], params[P_LINEAR_SIZE], padded)
-        if not captured(params, tokens, prefill_chunks):
-            linear = max(linear, costs[C_EAGER])
-        total += linear
+        total += _linear(costs, params, tokens, prefill_chunks)
         total += _line(costs, params[P_HEAD], params[P_HEAD_SIZE], sampled_rows)
         if decode_requests > 0:
             mean = decode_kv_tokens // decode_requests

@@ -102,8 +102,8 @@ def lacking(name: str, entry: Entry, given: Entry, values: Entry) -> list[str]:
         if given[key] != done.get(key, values.get(key, 0)):
             key_written = SPELT.get(key, key)
             shown = str(given[key]).lower() if isinstance(given[key], bool) else given[key]
+            versions = entry["versions"].split(" (")[0]
             faults.append(
-                f"engine.{key_written}: {name} ({entry['versions'].split(' (')[0]}) does not have it (got {shown}); leave it out: "
-                f"{advice}"
+                f"engine.{key_written}: {name} ({versions}) does not have it (got {shown}); leave it out: {advice}"
             )
     return faults

@@ -23,10 +23,12 @@ def system(figures_: dict[str, Any]) -> str:
     what = model or "a server"
     if gpu is None or kind not in (None, "calibrated"):
         what += f" with {kind or 'its own'} step cost"
-    replicas, tp = scenario.get("replicas") or 1, scenario.get("tensor_parallel_size") or 1
-    parts = [f"{what} on {replicas * tp} × {gpu}" if gpu else f"{what}, {count(replicas, 'replica')}"]
-    if tp > 1:
-        parts.append(f"{count(replicas, 'replica')} of TP {tp}" if gpu else f"TP {tp}")
+    replicas = scenario.get("replicas") or 1
+    tp, pp = scenario.get("tensor_parallel_size") or 1, scenario.get("pipeline_parallel_size") or 1
+    parts = [f"{what} on {replicas * tp * pp} × {gpu}" if gpu else f"{what}, {count(replicas, 'replica')}"]
+    shape = " × ".join(f"{name} {size}" for name, size in (("TP", tp), ("PP", pp)) if size > 1)
+    if shape:
+        parts.append(f"{count(replicas, 'replica')} of {shape}" if gpu else shape)
     if preset := (scenario.get("engine") or {}).get("preset"):
         parts.append(preset)
     if replicas > 1 and (routing := _name(scenario.get("routing"))):

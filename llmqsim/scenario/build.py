@@ -165,8 +165,19 @@ def _check_parallel(scenario: Scenario, network: Model | None) -> None:
         faults["pipeline_parallel_size"] = (
             f"stages are not modelled with a {spec.cost.model} step cost (got {pp}); put them into the cost"
         )
+    if spec.interconnect is not None and spec.gpu is None:
+        faults["interconnect"] = "links GPUs, and the scenario names none; give gpu, or leave it out"
+    if network is None and (key := _needs_model(scenario)):
+        faults[key] = "needs a model, and the scenario names none; give model, or leave it out"
     if faults:
         raise ScenarioError(*(scenario.fault(key, sentence) for key, sentence in faults.items()))
+
+
+def _needs_model(scenario: Scenario) -> str | None:
+    """A key that means nothing without a model, if one is set."""
+    spec = scenario.spec.engine
+    given = {"engine.quantization": spec.quantization, "engine.enable_expert_parallel": spec.enable_expert_parallel}
+    return next((key for key, value in given.items() if value), None)
 
 
 def _policy(scenario: Scenario, key: str, kind: str, spec: Any) -> Any:

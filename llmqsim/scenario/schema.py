@@ -1,6 +1,6 @@
 """Every key that a scenario may hold: its rule, its default and one sentence of meaning, unit included.
 
-These classes (traffic.py, deployment.py and here) are the only list of keys. The JSON Schema, docs/scenario.md and the
+These classes (traffic.py, machine.py, deployment.py and here) are the only list of keys. The JSON Schema, docs/scenario.md and the
 did-you-means are made from them. Rules that tie several keys together live in checks.py; what needs presets (does it
 fit?) in build.py.
 """
@@ -12,8 +12,9 @@ from typing import Annotated, Union
 from pydantic import Field, Tag
 
 from llmqsim.scenario import rules
-from llmqsim.scenario.deployment import CalibratedCost, Engine, GpuChoice, Interconnect, Model, Routing, StepCost
+from llmqsim.scenario.deployment import CalibratedCost, Engine, Routing, StepCost
 from llmqsim.scenario.kinds import Count, Duration, Flag, Index, Replicas, Spec, Text, by_keys
+from llmqsim.scenario.machine import GpuChoice, Interconnect, Model
 from llmqsim.scenario.targets import Slo
 from llmqsim.scenario.traffic import Workload
 

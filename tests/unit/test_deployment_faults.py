@@ -55,6 +55,20 @@ def test_what_can_not_be_deployed(sets, sentence):
     assert re.search(sentence, fault(*sets), re.S)
 
 
+@pytest.mark.parametrize(
+    ("keys", "sentence"),
+    [
+        ({"interconnect": "pcie4"}, "interconnect: links GPUs, and the scenario names none"),
+        ({"engine": {"quantization": "fp8"}}, "engine.quantization: needs a model"),
+    ],
+)
+def test_what_means_nothing_alone(keys, sentence):
+    workload = {"requests": 5, "arrivals": {"process": "burst"}, "lengths": {"prompt": 100, "output": 10}}
+    made = from_mapping({"workload": workload, "cost": {"model": "constant", "step": "10 ms"}, **keys})
+    with pytest.raises(ScenarioError, match=sentence):
+        build_servers(made)
+
+
 def test_faults_name_the_line():
     text = BASE.replace("max_num_seqs: 16", "watermark: 0.2").replace("size: 2", "size: 16")
     assert fault(text=text.replace("mixtral-8x7b", "yi-34b")).startswith("x.yaml:7: tensor_parallel_size: 56 attention")
