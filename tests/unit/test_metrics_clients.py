@@ -167,3 +167,42 @@ def test_a_result_knows_its_measured_part():
     result = replace(made(rows(20, 0), end_s=30.0), warmup={"requests": 5})
     assert result.arrived.sum() == 20 and result.measured.sum() == 15
     assert result.ttft().loc["chat", "n"] == 15
+
+
+def test_a_closed_loop_is_stable_unless_its_clients_lose_patience():
+    workload = {
+        "requests": 400,
+        "arrivals": {"process": "closed_loop", "clients": 40},
+        "lengths": {"prompt": 500, "output": 20},
+    }
+    scenario = {"workload": workload, "cost": STEADY, "engine": {"max_num_seqs": 4}}
+    patient = simulate(from_mapping(scenario)).summary()
+    assert patient["stability"]["verdict"] == "stable" and "40 clients" in patient["stability"]["evidence"]
+    scenario["workload"]["clients"] = {"timeout": "1 s"}
+    hasty = simulate(from_mapping(scenario)).summary()
+    assert hasty["stability"]["verdict"] == "overloaded" and "timed out" in hasty["stability"]["evidence"]
+    assert hasty["clients"]["in_flight"]["mean"] <= hasty["clients"]["in_flight"]["peak"] <= 40
+    assert hasty["throughput"]["requests_per_s"] == pytest.approx(
+        hasty["requests"]["completed"] / hasty["duration"], rel=1e-9
+    )
+
+
+def test_urgent_classes_overtake_where_the_ordering_looks_at_priority():
+    lengths = {"prompt": 500, "output": 20}
+    scenario = {
+        "workload": {
+            "requests": 600,
+            "arrivals": {"process": "poisson", "rate": 30},
+            "classes": {
+                "chat": {"share": 0.5, "lengths": lengths, "priority": 0},
+                "batch": {"share": 0.5, "lengths": lengths, "priority": 5},
+            },
+        },
+        "cost": STEADY,
+        "engine": {"max_num_seqs": 8, "ordering": "priority"},
+    }
+    urgent = simulate(from_mapping(scenario)).summary()["by_class"]
+    scenario["engine"]["ordering"] = "fcfs"
+    alike = simulate(from_mapping(scenario)).summary()["by_class"]
+    assert urgent["chat"]["wait_s"]["mean"] < 0.2 * urgent["batch"]["wait_s"]["mean"]
+    assert alike["chat"]["wait_s"]["mean"] == pytest.approx(alike["batch"]["wait_s"]["mean"], rel=0.2)
