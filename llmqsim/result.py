@@ -109,9 +109,14 @@ class Result:
             yield f"{metric}_s", values
 
     def groups(self, by: str) -> dict[str, np.ndarray]:
-        """Masks of the arrived requests by "class" or "replica", bool[rows] each. Raises ValueError for another key."""
+        """Masks of the measured requests by "class", "tenant" or "replica", bool[rows] each.
+
+        Raises ValueError for another key.
+        """
         if by == "class":
             keys, names = self.table.class_id, dict(enumerate(self.table.classes))
+        elif by == "tenant":
+            keys, names = self.table.tenant_id, dict(enumerate(self.table.tenants))
         elif by == "replica":
             keys, names = self.table.replica, {i: str(i) for i in range(len(self.usage))}
         else:

@@ -24,6 +24,8 @@ MIN_ANSWERS = 3
 (a queue can't grow before the server is full, so a short run errs on the side of calm)"""
 MIN_FRESH_ANSWERS = 12
 """a crowd without a queue is called overload only in a run this many times as long as the first answers took, ..."""
+MANY_GAVE_UP = 0.05
+"""share of time-outs from which a closed loop is called overload: nothing else in it can grow"""
 CROWD, LATE_CROWD = 5.0, 3.0
 """... and where it grew this many units of noise, in its second half alone too: a busy server takes long to fill up"""
 NEVER = np.iinfo(np.int64).max
@@ -36,6 +38,9 @@ class _Observed:
     arrival: np.ndarray
     scheduled: np.ndarray
     finish: np.ndarray
+    """or when its client gave up, if it had started"""
+    answered: np.ndarray
+    """was it completed? bool"""
     service_ns: int
     """P90 of the time from first scheduled to finish, waits after preemptions left out"""
     median_service_ns: int
@@ -113,6 +118,10 @@ def _closed_loop(table: RequestTable, served: np.ndarray) -> dict:
     numbers = _numbers(seen)
     if len(seen.arrival) < MIN_REQUESTS:
         return _answer("unsettled", f"too few requests to tell: {len(seen.arrival)}, {MIN_REQUESTS} needed", numbers)
+    lost = int((table.outcome[served] == Outcome.TIMED_OUT).sum())
+    if lost > MANY_GAVE_UP * len(seen.arrival):
+        evidence = f"{lost} of {len(seen.arrival)} requests timed out: so many clients ask for more than they get in time"
+        return _answer("overloaded", evidence, numbers)
     clients = len(np.unique(table.client[served]))
     evidence = f"a closed loop of {clients} clients can't overload; its latencies hold for this number of clients, "
     evidence += f"which get {numbers['completion_rate_per_s']:.3g} req/s done"
@@ -139,6 +148,7 @@ def _observe(table: RequestTable, served: np.ndarray) -> _Observed | None:
         arrival=table.intended_ns[served],
         scheduled=np.where(scheduled == UNSET, NEVER, scheduled),
         finish=np.where(finish == UNSET, NEVER, finish),
+        answered=done,
         service_ns=int(np.quantile(service, 0.9)),
         median_service_ns=int(np.median(service)),
         early_service_ns=p90_of_first(len(done) // 3),
@@ -185,7 +195,7 @@ def _numbers(seen: _Observed) -> dict:
     last = int(arrival[-1])
     half = int(arrival[0]) + seen.window_ns // 2
     arrived = int((arrival > half).sum())
-    finished = int(((finish > half) & (finish <= last)).sum())
+    finished = int((seen.answered & (finish > half) & (finish <= last)).sum())
     inside = backlog(arrival, finish) + 1
     return _no_numbers(len(arrival)) | {
         "window_s": seen.window_ns / NS_PER_S,

@@ -10,7 +10,7 @@ import numpy as np
 from llmqsim.metrics.distribution import NS_PER_S, ratio
 from llmqsim.metrics.latency import completed
 from llmqsim.records import ReplicaUsage
-from llmqsim.requests import RequestTable
+from llmqsim.requests import Outcome, RequestTable
 
 
 @dataclass(frozen=True)
@@ -26,13 +26,13 @@ class Window:
 
 
 def makespan(table: RequestTable, arrived: np.ndarray, end_ns: int) -> Window:
-    """First arrival to last finish; to the end of the run where a request that arrived did not finish."""
+    """First arrival to the last finish or time-out; to the end of the run where one of them is still in progress."""
     if not arrived.any():
         return Window(0, 0)
-    done = completed(table) & arrived
     start = int(table.arrival_ns[arrived].min())
-    end = int(table.finish_ns[done].max()) if done.any() else start
-    unfinished = arrived & (table.outcome == 0)
+    left = np.maximum(table.finish_ns, table.gave_up_ns)[arrived & (table.outcome != Outcome.REJECTED)]
+    end = max(start, int(left.max(initial=start)))
+    unfinished = arrived & (table.outcome == Outcome.UNFINISHED)
     return Window(start, max(end, end_ns) if unfinished.any() else end)
 
 
