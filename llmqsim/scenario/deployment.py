@@ -7,7 +7,21 @@ from typing import Annotated, Any, Union
 from pydantic import BaseModel, ConfigDict, Field, Tag
 
 from llmqsim.scenario import rules
-from llmqsim.scenario.kinds import Bandwidth, Bytes, Cost, Count, File, Flag, HostTime, Slots, Spec, StepTime, Tokens, by_field, by_keys
+from llmqsim.scenario.kinds import (
+    Bandwidth,
+    Bytes,
+    Cost,
+    Count,
+    File,
+    Flag,
+    HostTime,
+    Slots,
+    Spec,
+    StepTime,
+    Tokens,
+    by_field,
+    by_keys,
+)
 
 
 class ModelConfig(Spec):

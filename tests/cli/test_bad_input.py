@@ -191,7 +191,7 @@ def test_a_hundred_faults_are_not_all_shown(here):
 
 
 def test_memory_that_runs_out_is_one_sentence(here, monkeypatch):
-    def run_out(*_):
+    def run_out(*_, **__):
         raise MemoryError
 
     monkeypatch.setattr("llmqsim.scenario.load.load", run_out)
