@@ -60,7 +60,8 @@ def describe_weighted_ns(values: np.ndarray, weights: np.ndarray) -> dict[str, f
     figures: dict[str, float | int | None] = {"mean": exact_sum(values * weights) / (count * NS_PER_S)}
     for percent in PERCENTILES:
         below, hundredths = divmod((count - 1) * percent, 100)
-        low, high = (ordered[np.searchsorted(upto, rank, side="right")].item() for rank in (below, below + (hundredths > 0)))
+        ranks = (below, below + (hundredths > 0))
+        low, high = (ordered[np.searchsorted(upto, rank, side="right")].item() for rank in ranks)
         figures[f"p{percent}"] = (low * 100 + (high - low) * hundredths) / 100 / NS_PER_S
     return figures | {"max": ordered[-1].item() / NS_PER_S, "n": count}
 

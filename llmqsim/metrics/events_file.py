@@ -146,7 +146,7 @@ class _Reader:
         value = _number(text)
         if value is not None and 1 <= value <= LARGEST_TOKENS and value == value.to_integral_value():
             return int(value)
-        self.fault(line, "tokens", f"not a number of tokens (got '{text}'); a whole number from 1 to {LARGEST_TOKENS:,}")
+        self.fault(line, "tokens", f"not a number of tokens (got '{text}'); whole, from 1 to {LARGEST_TOKENS:,}")
         return None
 
     def _add(self, line: int, name: str, arrival: int, time: int, tokens: int) -> None:

@@ -52,7 +52,8 @@ def traffic(figures_: dict[str, Any]) -> str:
 def outcome(figures_: dict[str, Any]) -> str:
     """"1,990 completed, 10 rejected (7 longer than max_model_len, 3 larger than the KV pool), 0 unfinished"."""
     requests, reasons = figures_["requests"], figures_["requests"]["rejected_for"]
-    why = ", ".join(REJECTED[reason] if len(reasons) == 1 else f"{n:,} {REJECTED[reason]}" for reason, n in reasons.items())
+    each = [(f"{n:,} " if len(reasons) > 1 else "") + REJECTED[reason] for reason, n in reasons.items()]
+    why = ", ".join(each)
     rejected = f"{requests['rejected']:,} rejected" + (f" ({why})" if why else "")
     timed_out = f", {requests['timed_out']:,} timed out" if requests["timed_out"] else ""
     return f"{requests['completed']:,} completed, {rejected}{timed_out}, {requests['unfinished']:,} unfinished"

@@ -159,7 +159,8 @@ def _trust(summary: dict[str, Any]) -> str:
     """What the step costs rest on, how far they are off, the share of steps outside of that, and the sampling."""
     envelope = summary["envelope"]
     parts = [str(envelope["source"])] if envelope.get("source") else []
-    parts += [sentence.split(" (")[0] for sentence in envelope.get("provenance", ()) if sentence.startswith("kernel error")]
+    said = envelope.get("provenance", ())
+    parts += [sentence.split(" (")[0] for sentence in said if sentence.startswith("kernel error")]
     for axis, share in envelope["outside"].items():
         parts.append(f"{percent(share)} of steps beyond the measured range ({axis})")
     if any((envelope.get("box") or {}).values()) and not envelope["outside"]:

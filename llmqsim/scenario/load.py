@@ -107,4 +107,5 @@ def _scenario(draft: Draft, variant: Variants, sets: Sets, path: str | None) -> 
     spec = resolved.spec
     if spec.name is None and path:
         spec = spec.model_copy(update={"name": Path(path).stem})
-    return Scenario(spec, resolved.origins, path, Path(draft.folder), chosen, tuple(draft.variants), resolved.places, tuple(draft.files))
+    variants, files = tuple(draft.variants), tuple(draft.files)
+    return Scenario(spec, resolved.origins, path, Path(draft.folder), chosen, variants, resolved.places, files)

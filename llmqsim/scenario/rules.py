@@ -22,8 +22,6 @@ from llmqsim.units import (
 LARGEST_WHOLE = 2**31 - 1
 LARGEST_TIME_S = 1e9
 """seconds; about 30 years, so that sums of times stay far inside int64 nanoseconds"""
-SHORTEST_TIME_S = 1e-9
-"""seconds; the clock counts whole nanoseconds"""
 LARGEST_COST_S = 1e6
 """seconds of a step, or of one of its terms; twelve days, so that only an absurd product of them leaves the clock"""
 SPREAD = 1e3
@@ -144,8 +142,7 @@ def _quantity(
 
 def seconds(zero: bool = False, example: str = "500 ms", at_most: float = LARGEST_TIME_S) -> Rule:
     """A time; in the resolved scenario, seconds (float)."""
-    least = (SHORTEST_TIME_S, "at least 1 ns")
-    return _quantity(parse_seconds, "a time", example, at_most, f"{at_most:,.0f} s", zero, least)
+    return _quantity(parse_seconds, "a time", example, at_most, f"{at_most:,.0f} s", zero, (1e-9, "at least 1 ns"))
 
 
 def rate() -> Rule:
@@ -255,8 +252,7 @@ def whole_list(maximum: int) -> Rule:
 
     def check(value: Any) -> tuple[int, ...]:
         if not isinstance(value, (list, tuple)) or any(type(v) is not int or not 1 <= v <= maximum for v in value):
-            problem = f"must be a list of whole numbers from 1 to {maximum:,}"
-            raise wrong(problem, "write a list, such as [1, 2, 4, 8, 16]")
+            raise wrong(f"must be a list of whole numbers from 1 to {maximum:,}", "such as [1, 2, 4, 8, 16]")
         return tuple(sorted(set(value)))
 
     items = {"type": "integer", "minimum": 1, "maximum": maximum}

@@ -104,7 +104,9 @@ def _check_header(header: list[str], columns: tuple[str, ...], path: str | Path)
             hint = did_you_mean(column, [h for h in header if h not in columns])
             faults.append(f"{path}:1: no column '{column}' (got {shown}){hint}")
     if faults:
-        faults[-1] += f"{'' if faults[-1].endswith('?') else '.'} The header must name {', '.join(FORMATS['llmqsim'])}, or Azure's {', '.join(FORMATS['azure'])}"
+        stop = "" if faults[-1].endswith("?") else "."
+        ours, azures = (", ".join(FORMATS[name]) for name in ("llmqsim", "azure"))
+        faults[-1] += f"{stop} The header must name {ours}, or Azure's {azures}"
         if len(header) == 1 and (";" in header[0] or "\t" in header[0]):
             faults[-1] += "; separate columns by commas"
         raise DataError(*faults)
