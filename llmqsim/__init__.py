@@ -5,7 +5,7 @@
     result.summary()["attainment"]
 
 To read the code, read these first: `engine/reference.py` (what a replica does, step by step), `engine/rules.py` (the
-rules it follows), `simulate.py` (how a scenario becomes a result). docs/architecture.md says which room holds what.
+rules it follows), `simulation.py` (how a scenario becomes a result). docs/architecture.md says which room holds what.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _HOME = {
     "load": "llmqsim.scenario.load",
     "load_text": "llmqsim.scenario.load",
     "from_mapping": "llmqsim.scenario.load",
-    "simulate": "llmqsim.simulate",
-    "check_policy": "llmqsim.check_policy",
+    "simulate": "llmqsim.simulation",
+    "check_policy": "llmqsim.policy_suite",
     "register": "llmqsim.registry",
     "Result": "llmqsim.result",
     "UserError": "llmqsim.errors",

@@ -141,7 +141,7 @@ def _run(arguments: argparse.Namespace) -> int:
     _announce_compilation()
     from llmqsim.report import files
     from llmqsim.report.tables import screen
-    from llmqsim.simulate import simulate
+    from llmqsim.simulation import simulate
 
     result = simulate(scenario)
     if arguments.json is not None:

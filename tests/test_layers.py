@@ -40,10 +40,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "scenario.build": FOUNDATION
     | DATA
     | {"scenario", "workload", "hardware", "cost", "kv", "policies", "cluster", "engine"},
-    "simulate": FOUNDATION | DATA | {"result", "scenario", "scenario.build", "cluster"},
-    "check_policy": FOUNDATION | DATA | {"cluster", "engine", "cost", "kv", "policies"},
-    "report": FOUNDATION | DATA | {"result", "metrics", "simulate", "scenario", "scenario.build", "hardware", "cost", "kv", "workload", "policies", "engine"},
-    "cli": FOUNDATION | DATA | {"result", "metrics", "simulate", "scenario", "report", "workload", "cost", "engine"},
+    "simulation": FOUNDATION | DATA | {"result", "scenario", "scenario.build", "cluster"},
+    "policy_suite": FOUNDATION | DATA | {"cluster", "engine", "cost", "kv", "policies"},
+    "report": FOUNDATION | DATA | {"result", "metrics", "simulation", "scenario", "scenario.build", "hardware", "cost", "kv", "workload", "policies", "engine"},
+    "cli": FOUNDATION | DATA | {"result", "metrics", "simulation", "scenario", "report", "workload", "cost", "engine"},
 }
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from llmqsim import check_policy, policies, registry
-from llmqsim.check_policy import KINDS, PolicyFault
+from llmqsim.policy_suite import KINDS, PolicyFault
 from llmqsim.errors import UserError
 from llmqsim.policies.protocol import Batching, Ordering
 from llmqsim.registry import register
