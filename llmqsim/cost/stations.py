@@ -17,6 +17,7 @@ class Stations:
     """added per output token after the first"""
     provenance: tuple[str, ...] = ("stations, from the scenario",)
     box: dict[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     def prefill_ns(self, prompt_tokens: int) -> int:
         """Time of one prompt in the station, ns >= 1."""
