@@ -55,11 +55,12 @@ def deployment(
     ordering: str = "fcfs",
     policy: dict | None = None,
     block_bytes: int | None = None,
+    stages: int = 1,
     **options,
 ) -> Deployment:
     """Servers with step cost `cost` (default: every step takes 1 s) and `blocks` KV blocks (default: unlimited).
 
-    policy : parameters of the batching policy. block_bytes : of a KV block, for host pools.
+    policy : parameters of the batching policy. block_bytes : of a KV block, for host pools. stages : of a pipeline.
     """
     merged = replace(OPTIONS, **options)
     capacity = None
@@ -69,7 +70,7 @@ def deployment(
         replicas=replicas,
         options=merged,
         host=host or HostCost(),
-        cost=cost or lower.constant(1.0),
+        cost=replace(cost or lower.constant(1.0), pipeline_stages=stages),
         capacity=capacity,
         routing=registry.make("routing", routing),
         batching=registry.make("batching", batching, policy),

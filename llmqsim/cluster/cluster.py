@@ -11,6 +11,7 @@ from llmqsim.cluster.router import Router
 from llmqsim.cluster.stations import StationsReplica
 from llmqsim.cost.stations import Stations
 from llmqsim.engine.deployment import Deployment
+from llmqsim.engine.pipeline import PipelinedReplica
 from llmqsim.engine.reference import ReferenceReplica
 from llmqsim.errors import InvariantError
 from llmqsim.records import GapHistogram
@@ -51,7 +52,8 @@ class Cluster:
         if isinstance(deployment.cost, Stations):
             after_ns = to_ns(deployment.host.request_after_s)
             return StationsReplica(self.env, index, self.table, deployment.cost, self.gaps, after_ns, self.step_log)
-        return ReferenceReplica(self.env, index, self.table, deployment, self.gaps, self.step_log)
+        kind = PipelinedReplica if deployment.cost.pipeline_stages > 1 else ReferenceReplica
+        return kind(self.env, index, self.table, deployment, self.gaps, self.step_log)
 
     def _finished(self, row: int) -> None:
         self._router.finished(row)

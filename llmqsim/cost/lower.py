@@ -123,8 +123,7 @@ def _unfitted(model: Model, options: EngineOptions) -> tuple[str, ...]:
         notes.append("windowed layers: full attention over the keys that the window leaves, not fitted")
     if options.pipeline_parallel_size > 1:
         notes.append(
-            f"{options.pipeline_parallel_size} pipeline stages: a step is one batch through all of them; how many "
-            "batches are under way is the engine's"
+            f"{options.pipeline_parallel_size} pipeline stages, taken as equally long; as many micro-batches are under way"
         )
     return tuple(notes)
 

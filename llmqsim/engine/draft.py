@@ -29,9 +29,9 @@ class StepDraft:
 
     def grow(self, request: Sequence, at_most: int | None = None, spare_blocks: int = 0) -> bool:
         """Give a running request its next tokens; preempt while the pool is short of their blocks."""
-        if request.stage is not Stage.RUNNING:
-            return False
         replica = self._replica
+        if request.stage is not Stage.RUNNING or (replica.one_token_at_a_time and request.awaited_tokens):
+            return False
         want = rules.want_tokens(
             request.known_tokens,
             request.computed_tokens,
@@ -65,6 +65,8 @@ class StepDraft:
         refused_by = rules.has_place(len(replica.running), options.max_num_seqs, self.budget)
         if refused_by != rules.ADMITTED:
             return self._refuse(refused_by)
+        if replica.one_token_at_a_time and request.awaited_tokens:  # preempted while its token was under way
+            return self._refuse(rules.WAIT_STEP)
         hit_tokens, hit_free = pool.hit_tokens(request)
         missing = request.known_tokens - hit_tokens
         want = rules.first_tokens(missing, self.budget, self._limit(at_most), options.enable_chunked_prefill)

@@ -59,6 +59,7 @@ class StepPlan:
             self.recomputed_tokens += _lost(sequence, tokens)
         sequence.computed_tokens = end
         sequence.known_tokens += samples
+        sequence.awaited_tokens += samples
 
     def put_idle(self, kv_tokens: int) -> None:
         """Add a row that is computed for nobody."""
@@ -79,6 +80,7 @@ class StepPlan:
             self.decode_requests -= 1
             self.decode_kv_tokens -= sequence.computed_tokens + sequence.padding_tokens
         sequence.known_tokens -= samples
+        sequence.awaited_tokens -= samples
         sequence.computed_tokens -= tokens
         self.recomputed_tokens -= _lost(sequence, tokens)
         return tokens

@@ -38,6 +38,9 @@ class ReferenceReplica:
     `abort` takes a request back.
     """
 
+    one_token_at_a_time = False
+    """must a request's token be known before its next one is computed? engine/pipeline.py"""
+
     def __init__(
         self,
         env: simpy.Environment,
@@ -127,17 +130,25 @@ class ReferenceReplica:
         while True:
             self._form_ahead()
             if not self._steps:
-                self._wake = clock.Wake(self.env)
-                self._ask_again(self._wake)
-                yield self._wake
-                self._wake = None
+                yield from self._idle()
                 continue
             step = self._steps[0]
             yield clock.At(self.env, step.end_ns, clock.COMMIT)
             self._commit(step)
-            if self._steps:
-                self._steps[0].start(self.env.now)
+            self._start_next()
             yield clock.At(self.env, self.env.now, clock.FORM + self.index)
+
+    def _start_next(self) -> None:
+        """The step that was formed ahead begins when the one before it ends."""
+        if self._steps:
+            self._steps[0].start(self.env.now)
+
+    def _idle(self):
+        """Wait for a request, or for the time at which the batching policy wants to be asked again."""
+        self._wake = clock.Wake(self.env)
+        self._ask_again(self._wake)
+        yield self._wake
+        self._wake = None
 
     def _form_ahead(self) -> None:
         while len(self._steps) < self.options.in_flight:
@@ -147,6 +158,10 @@ class ReferenceReplica:
             if not self._steps:
                 step.start(self.env.now)
             self._steps.append(step)
+        self._check_progress()
+
+    def _check_progress(self) -> None:
+        """Requests are here, nothing is under way, and nobody has said when to ask again: that would be for ever."""
         if not self._steps and self._retry_ns is None and self._present():
             raise InvariantError(
                 f"{self}: {len(self.running)} running, {len(self.swapped)} swapped, {len(self.queue)} waiting, "
@@ -218,6 +233,7 @@ class ReferenceReplica:
         now = self.env.now
         gaps: dict[tuple[int, int], int] = {}
         for sequence, _, samples in step.rows.values():
+            sequence.awaited_tokens -= samples
             if not samples or sequence.stage is Stage.ABORTED:
                 continue
             if sequence.stage is Stage.FINISHED:

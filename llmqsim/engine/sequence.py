@@ -30,6 +30,7 @@ class Sequence:
         "computed_tokens",
         "known_tokens",
         "generated_tokens",
+        "awaited_tokens",
         "kv_blocks",
         "block_ids",
         "hashed_blocks",
@@ -63,6 +64,7 @@ class Sequence:
         self.computed_tokens = 0
         self.known_tokens = self.prompt_tokens
         self.generated_tokens = 0
+        self.awaited_tokens = 0
         self.kv_blocks = 0
         self.block_ids: list[int] = []
         self.hashed_blocks = 0
