@@ -49,7 +49,7 @@ class Column:
 
 COLUMNS: tuple[Column, ...] = (
     Column("arrival_ns", "ns", "workload", 0, "when the client sends the request; never, where the run ended before"),
-    Column("intended_ns", "ns", "workload", 0, "when it was due: before arrival where a cap on requests in flight held it"),
+    Column("intended_ns", "ns", "workload", 0, "when it was due: before arrival where a cap in the client held it"),
     Column("prompt_tokens", "tokens", "workload", 1, "tokens that the server is asked to read"),
     Column("output_tokens", "tokens", "workload", 1, "tokens that the answer will have; no policy may see it"),
     Column("max_tokens", "tokens", "workload", 1, "most tokens that the client allows; the end is foreseen if reached"),

@@ -23,9 +23,9 @@ class Result:
 
     scenario : the resolved scenario as plain data (SI units). engine : which engine ran. end_ns : when the run ended.
     kv : the pool of one replica (blocks, block_size, tokens, bytes_per_token, guaranteed_concurrency, source, items),
-    or None. slo : ttft_s, tpot_s, e2e_s, attainment, those that are set; class_slo : the same by class,
-    for classes with their own. warmup : what to leave out: None, "auto", {"requests": n} or {"time": s}. envelope : where the cost model comes from and
-    how far it was measured. notes : sentences for the reader. step_log : every step, when it was asked for.
+    or None. slo : ttft_s, tpot_s, e2e_s, attainment, those that are set; class_slo : the same by class, for classes with
+    their own. warmup : what to leave out: None, "auto", {"requests": n} or {"time": s}. envelope : where the cost model
+    comes from and how far it was measured. notes : sentences for the reader. step_log : every step, when it was asked for.
     """
 
     scenario: dict[str, Any]
@@ -63,7 +63,7 @@ class Result:
 
     @cached_property
     def measured(self) -> np.ndarray:
-        """Mask of the requests that arrived, less the warm-up, bool[rows]. Latencies, rates and shares are over these."""
+        """Mask of the requests that arrived, less the warm-up, bool[rows]: what latencies, rates, shares are over."""
         return self.arrived if self.cut is None else self.arrived & ~self.cut.rows
 
     @cached_property
@@ -144,7 +144,7 @@ class Result:
         return self._described("e2e", by)
 
     def attainment(self, by: str = "class") -> pd.DataFrame:
-        """Arrivals, those that met every SLO target, their share (NaN without an SLO), for each class, tenant or replica."""
+        """Arrivals, those that met their SLO, and their share (NaN without one), for each class, tenant or replica."""
         import pandas as pd
 
         met = slo.meets_all(self.table, self.promise) & self.promise.given(self.table)

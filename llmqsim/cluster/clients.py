@@ -20,7 +20,7 @@ from llmqsim.requests import INDEX, UNSET, Outcome, RequestTable
 
 
 class ClientSide:
-    """All clients of a run. `submit` and `abort` lead to the router; `finished` is told when the engine ends a request."""
+    """All clients of a run. `submit` and `abort` lead to the router; `finished` hears of the engine's last token."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class ClientSide:
         return self._loop_of.get(row, self._open)
 
     def _watch(self):
-        """SimPy process: look at each request when its time is up, in the order of sending, which is that of deadlines."""
+        """SimPy process: look at each request when its time is up; the order of sending is that of deadlines."""
         while True:
             if not self._watched:
                 self._wake = clock.Wake(self.env)

@@ -96,7 +96,7 @@ class ReferenceReplica:
             self._wake.fire(clock.FORM + self.index)
 
     def abort(self, row: int) -> None:
-        """The client has given up: the request leaves at once with its blocks; its rows under way are computed for nobody.
+        """The client has given up: the request leaves at once with its blocks; its rows under way are wasted.
 
         Raises InvariantError when it is not here.
         """
@@ -314,7 +314,7 @@ class ReferenceReplica:
         self.on_finish(sequence.row)
 
     def _leave(self, sequence: Sequence, stage: Stage) -> None:
-        """It is out of the waiting queue; take it from wherever else it is, and its blocks unless a batch keeps them."""
+        """It does not wait any more; take it from where else it is, and its blocks unless a batch keeps them."""
         ran = sequence.stage is Stage.RUNNING
         if ran:
             self.running.remove(sequence)

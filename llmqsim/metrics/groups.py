@@ -28,22 +28,30 @@ def counts(table: RequestTable, rows: np.ndarray) -> dict[str, Any]:
     }
 
 
-def group(result: Result, rows: np.ndarray, name: str, classes: list[int] | None) -> dict[str, Any]:
-    """Counts, latencies, SLO and rates of the measured requests of a mask (bool[rows]), over the measured window.
+def goodput(result: Result, part: np.ndarray, window: usage.Window) -> float | None:
+    """Requests of a mask (bool[rows]) that meet their SLO and end in the window, per second; None without an SLO."""
+    table, promised = result.table, result.promise.given(result.table) & result.arrived & part
+    if not result.promise.targets(table) or not promised.any():
+        return None
+    met = promised & slo.meets_all(table, result.promise) & (table.finish_ns >= window.start_ns)
+    return ratio(int(met.sum()), window.seconds)
+
+
+def group(result: Result, part: np.ndarray, name: str, classes: list[int] | None) -> dict[str, Any]:
+    """Counts, latencies and SLO of the measured requests of a mask (bool[rows]), and its rates in the measured window.
 
     name : the class whose SLO is shown. classes : whose gaps between tokens itl_s describes.
     """
-    table, promise = result.table, result.promise
+    table, promise, rows = result.table, result.promise, result.measured & part
     window = usage.makespan(table, result.measured, result.end_ns)
     figures = latency.latencies(table, result.gaps, rows, classes)
-    met = rows & promise.given(table) & slo.meets_all(table, promise)
     return {
         "requests": counts(table, rows),
         **figures,
         "attainment": slo.attainment(table, promise, rows),
         "slo": slo.report(table, promise, rows, promise.of_class(name)),
-        "goodput_per_s": ratio(int(met.sum()), window.seconds) if (rows & promise.given(table)).any() else None,
-        "throughput": usage.throughput(table, rows, window),
+        "goodput_per_s": goodput(result, part, window),
+        "throughput": usage.throughput(table, result.arrived & part, window),
     }
 
 
@@ -53,7 +61,7 @@ def by_class(result: Result) -> dict[str, Any]:
     if len(table.classes) < 2:
         return {}
     return {
-        name: group(result, result.measured & (table.class_id == i), name, [i]) for i, name in enumerate(table.classes)
+        name: group(result, table.class_id == i, name, [i]) for i, name in enumerate(table.classes)
     }
 
 
@@ -64,6 +72,6 @@ def by_tenant(result: Result) -> dict[str, Any]:
         return {}
     found = {}
     for i, name in enumerate(table.tenants):
-        figures = group(result, result.measured & (table.tenant_id == i), "", [])
+        figures = group(result, table.tenant_id == i, "", [])
         found[name] = {key: value for key, value in figures.items() if key not in ("itl_s", "slo")}
     return found

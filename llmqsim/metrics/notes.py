@@ -14,7 +14,7 @@ BEHIND_A_PERCENTILE = 10
 
 
 def notes(result: Result, requests: dict[str, Any], kv: dict[str, Any]) -> list[str]:
-    """What limits the figures (start-up, unfinished and timed-out requests, thin percentiles), and the run's own notes."""
+    """What limits the figures (start-up, requests without an answer, thin percentiles), and the run's own notes."""
     said = [*_start(result), *_cap(kv), *result.notes]
     done, unfinished = requests["completed"], requests["unfinished"]
     if requests["timed_out"]:
@@ -42,7 +42,8 @@ def _start(result: Result) -> list[str]:
     if together and cut is not None and cut.rows.any():
         said.append(f"the warm-up is no cure: then {together} clients start together on an empty system, a new burst")
     elif together:
-        said.append(f"{together} clients start together on an empty system: the figures hold that burst; see run.warmup")
+        burst = f"{together} clients start together on an empty system"
+        said.append(f"{burst}: the figures hold that burst; see run.warmup")
     return said
 
 

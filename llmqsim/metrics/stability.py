@@ -120,7 +120,8 @@ def _closed_loop(table: RequestTable, served: np.ndarray) -> dict:
         return _answer("unsettled", f"too few requests to tell: {len(seen.arrival)}, {MIN_REQUESTS} needed", numbers)
     lost = int((table.outcome[served] == Outcome.TIMED_OUT).sum())
     if lost > MANY_GAVE_UP * len(seen.arrival):
-        evidence = f"{lost} of {len(seen.arrival)} requests timed out: so many clients ask for more than they get in time"
+        evidence = f"{lost} of {len(seen.arrival)} requests timed out: "
+        evidence += "so many clients ask for more than they get in time"
         return _answer("overloaded", evidence, numbers)
     clients = len(np.unique(table.client[served]))
     evidence = f"a closed loop of {clients} clients can't overload; its latencies hold for this number of clients, "

@@ -82,10 +82,8 @@ def summarise(result: Result) -> dict[str, Any]:
     window = usage.makespan(table, measured, result.end_ns)
     requests = _requests(result)
     figures = latency.latencies(table, result.gaps, measured)
-    has_slo = bool(result.promise.targets(table))
-    met = measured & result.promise.given(table) & slo.meets_all(table, result.promise)
-    goodput = ratio(int(met.sum()), window.seconds) if has_slo else None
-    throughput = usage.throughput(table, measured, window)
+    goodput = groups.goodput(result, arrived, window)
+    throughput = usage.throughput(table, arrived, window)
     preemptions = sum(u.preemptions for u in result.usage)
     kv = _kv(result, whole, preemptions)
     return {

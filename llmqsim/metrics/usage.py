@@ -37,8 +37,12 @@ def makespan(table: RequestTable, arrived: np.ndarray, end_ns: int) -> Window:
 
 
 def throughput(table: RequestTable, rows: np.ndarray, window: Window) -> dict[str, float | None]:
-    """Completed requests of a mask (bool[rows]) and their tokens per second of the window."""
-    done = completed(table) & rows
+    """Requests of a mask (bool[rows]) that are completed in the window, and their tokens, per second.
+
+    What was sent before the window and ends in it counts, or a window that starts in full flight would look idle for
+    as long as an answer takes.
+    """
+    done = completed(table) & rows & (table.finish_ns >= window.start_ns)
     prompts, outputs = int(table.prompt_tokens[done].sum()), int(table.generated_tokens[done].sum())
     counts = {
         "requests_per_s": int(done.sum()),

@@ -1,7 +1,8 @@
 """Warm-up: which requests to leave out of the figures because they met an empty system, as declared or as detected.
 
 MSER-5 (White, Cobb and Spratt 2000): average the series in fives, and drop as many leading fives as make the standard
-error of the mean of the rest smallest, at most half of them. A minimum in that half's last tenth is no end of the start-up.
+error of the mean of the rest smallest, at most half of them. A minimum in that half's last tenth is no end of the
+start-up.
 """
 
 from __future__ import annotations

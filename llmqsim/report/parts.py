@@ -36,7 +36,8 @@ def client_lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
     said = []
     if clients or cap:
         limit = f"{count(clients, 'client')} in a closed loop" if clients else f"at most {cap:,} in flight"
-        said.append(f"{limit}: {figures(seen['in_flight']['mean'])} in flight on average, {seen['in_flight']['peak']:,} at most")
+        inside = seen["in_flight"]
+        said.append(f"{limit}: {figures(inside['mean'])} in flight on average, {inside['peak']:,} at most")
     if seen["send_lag_s"]:
         lag, due = seen["send_lag_s"], seen["from_due"]["ttft_s"]
         said.append(
@@ -44,10 +45,10 @@ def client_lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
             f"from when they were due: TTFT {duration(due['mean'])} mean, {duration(due['p99'])} p99"
         )
     if seen["censoring"]:
-        lost = seen["censoring"]
+        lost, e2e = seen["censoring"], seen["censoring"]["e2e_at_least_s"]
         said.append(
             f"{percent(lost['share'])} timed out ({lost['timed_out']:,}) and are missing from the latencies; with them "
-            f"E2E is at least {duration(lost['e2e_at_least_s']['p50'])} p50, {duration(lost['e2e_at_least_s']['p99'])} p99"
+            f"E2E is at least {duration(e2e['p50'])} p50, {duration(e2e['p99'])} p99"
         )
     return [("clients" if not i else "", text) for i, text in enumerate(said)]
 

@@ -11,7 +11,9 @@ from llmqsim.scenario.kinds import Count, Duration, Flag, Pause, Rate, Scale, Sp
 
 Stages = Annotated[
     tuple[dict[str, float], ...],
-    rules.records("stages", "[{rate: 5 req/s, duration: 60 s}]", rate=rules.rate(), duration=rules.seconds(example="60 s")),
+    rules.records(
+        "stages", "[{rate: 5 req/s, duration: 60 s}]", rate=rules.rate(), duration=rules.seconds(example="60 s")
+    ),
 ]
 MeanRate = Annotated[Rate | None, Field(description="Mean arrivals per second; or give stages.")]
 RateStages = Annotated[
@@ -107,7 +109,7 @@ ThinkTime = Annotated[
 
 
 class ClosedLoop(Spec):
-    """A fixed number of clients; each sends its next request when the answer to its last has come and it has thought."""
+    """A fixed number of clients; each sends its next request when its last is answered and it has thought."""
 
     process: Annotated[str, rules.choice("closed_loop")] = Field(description="Kind of arrival process.")
     clients: Count = Field(description="How many clients there are, hence most requests in flight.")

@@ -108,7 +108,7 @@ def stations_are_no_engine(tree: Tree) -> Iterator[Finding]:
     """A prefill station and a delay have no batches, slots or KV blocks."""
     if tree.get("cost.model") == "stations":
         for name in tree.names("engine"):
-            yield f"engine.{name}", f"means nothing to {tree.at('cost.model')} stations, which have no engine; remove it"
+            yield f"engine.{name}", f"means nothing to {tree.at('cost.model')} stations, which are no engine; remove it"
 
 
 ALL: tuple[Check, ...] = (

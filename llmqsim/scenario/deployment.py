@@ -223,7 +223,7 @@ class StationsCost(Spec):
     model: Annotated[str, rules.choice("stations")] = Field(description="Kind of cost model.")
     prefill: Cost = Field(0.0, description="Per prompt, in the station, seconds.")
     prefill_per_token: Cost = Field(0.0, description="Per prompt token, in the station, seconds.")
-    decode: Cost = Field(0.0, description="From the first token to the last, for answers of two tokens or more, seconds.")
+    decode: Cost = Field(0.0, description="First token to last, for answers of two tokens or more, seconds.")
     decode_per_token: Cost = Field(0.0, description="Per output token after the first, seconds.")
 
 

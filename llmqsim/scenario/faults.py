@@ -66,7 +66,7 @@ def _plain(text: str) -> str:
 
 
 def _takes(its: shape.Shape) -> str:
-    return f"its keys: {', '.join(_all_keys(its))}"
+    return "its keys are names of your choice" if its.named else f"its keys: {', '.join(_all_keys(its))}"
 
 
 def _what_to_give(owner: type[BaseModel], key: str) -> str:

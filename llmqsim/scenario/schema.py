@@ -25,8 +25,8 @@ class WarmupRequests(Spec):
     requests: Count = Field(description="How many requests to leave out of the figures, in order of arrival.")
     drain: Flag = Field(
         False,
-        description="The load generator waits for the warm-up to be answered before it goes on, as many do; in a closed "
-        "loop that starts a new burst.",
+        description="The load generator waits until the warm-up is answered before it goes on, as many do; in a "
+        "closed loop that starts a new burst.",
     )
 
 

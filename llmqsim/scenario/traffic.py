@@ -18,7 +18,8 @@ class Trace(Spec):
     file: File = Field(description="Trace file (.csv or .csv.gz), relative to the file that names it.")
     format: Annotated[str, rules.choice("auto", "llmqsim", "azure")] = Field(
         "auto",
-        description="`llmqsim`: columns arrival_s, prompt_tokens, output_tokens, if wanted class, tenant, priority; `azure`: the Azure LLM inference "
+        description="`llmqsim`: columns arrival_s, prompt_tokens, output_tokens, if wanted class, tenant, priority; "
+        "`azure`: the Azure LLM inference "
         "trace; `auto`: told by the header.",
     )
     spread_stamps: Flag = Field(

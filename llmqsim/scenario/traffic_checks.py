@@ -67,7 +67,7 @@ def classes_share_or_arrive(tree: Tree) -> Iterator[Finding]:
     shared = "workload.arrivals" in tree
     for place in places:
         if shared and f"{place}.arrivals" in tree:
-            yield f"{place}.arrivals", f"contradicts {tree.at('workload.arrivals')}; give shares, or arrivals to each class"
+            yield f"{place}.arrivals", f"contradicts {tree.at('workload.arrivals')}; give shares, or arrivals to each"
         elif shared and f"{place}.share" not in tree:
             yield f"{place}.share", "missing; give its share of workload.arrivals"
         elif not shared and f"{place}.share" in tree:
@@ -86,7 +86,8 @@ def closed_loops_count_their_own(tree: Tree) -> Iterator[Finding]:
     """Who comes first is not known beforehand where a loop is closed, so a total over classes can't be cut."""
     for place in tree.traffic()[1:]:
         if _process(tree, place) == CLOSED and "workload.requests" in tree:
-            yield "workload.requests", f"can't limit {tree.at(f'{place}.arrivals')}, a closed loop; use {place}.requests"
+            loop = tree.at(f"{place}.arrivals")
+            yield "workload.requests", f"can't limit {loop}, a closed loop; use {place}.requests"
             return
 
 

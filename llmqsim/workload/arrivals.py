@@ -116,7 +116,7 @@ def _stages(arrivals: dict, requests: int | None, duration_s: float | None) -> l
 
 
 def _fixed_count(stages, requests, duration_s, generator, key) -> np.ndarray:
-    """Exponential gaps, scaled so that each stage holds rate × duration arrivals and ends with the last (inference-perf)."""
+    """Exponential gaps, scaled: each stage holds rate × duration arrivals and ends with the last (inference-perf)."""
     times, start_s = [], 0.0
     for number, stage in enumerate(stages, 1):
         count = bounded(round(stage["rate"] * stage["duration"]))

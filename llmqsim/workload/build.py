@@ -61,9 +61,11 @@ def build(
         rows = replay(given, Path(base_folder), notes)
     else:
         rows = generate(given, seed, replication, Path(base_folder), notes)
+    if not len(rows.arrival_ns) and "duration" not in given:
+        raise ScenarioError("workload.arrivals: no request arrives in its stages; raise a rate or a duration")
     if not len(rows.arrival_ns):
         raise ScenarioError(
-            f"workload.duration: no request arrives before {given.get('duration', 0):g} s; "
+            f"workload.duration: no request arrives before {given['duration']:g} s; "
             "raise the duration or the rate, or give workload.requests"
         )
     shared = given.get("prefix") or {}

@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 
 from llmqsim.clients import Loop
+from llmqsim.errors import ScenarioError
 from llmqsim.requests import UNSET
 from llmqsim.rng import stream
 from llmqsim.units import NS_PER_S
 from llmqsim.workload import think
-from llmqsim.workload.arrivals import arrival_ns, bounded, mean_rate
+from llmqsim.workload.arrivals import MAX_TIME_S, arrival_ns, bounded, mean_rate
 from llmqsim.workload.rows import Rows, draw_lengths
 
 
@@ -107,6 +108,10 @@ def _arrive(arrivals: dict, requests: int | None, duration_s: float | None, draw
         drain_after=arrivals.get("drain_after"),
     )
     thinking = think.think_ns(spec, draw("think_times").random(requests), key)
+    if thinking.sum(dtype=np.float64) > MAX_TIME_S * NS_PER_S:
+        raise ScenarioError(
+            f"{key}.think_time: all think times together may pass the end of the clock, {MAX_TIME_S:.3g} s; shorten them"
+        )
     source = f"closed loop of {loop.clients:,} clients, {think.describe(spec)}"
     return Rows(np.full(requests, UNSET), nothing, nothing, math.nan, source, think_ns=thinking, loops=(loop,))
 

@@ -59,7 +59,7 @@ def _spread(arrival_s: np.ndarray) -> np.ndarray:
 
 
 def _label(rows: Rows, trace: Trace, kept: int, classes: dict, path: Path, notes: list[str]) -> None:
-    """Class, tenant and priority from the trace's own columns; what `classes` says of a class holds where they don't."""
+    """Class, tenant and priority from the trace's own columns, or else from what `classes` says of a class."""
     labels = {name: column[:kept] for name, column in trace.labels.items()}
     if classes and "class" not in labels:
         raise ScenarioError(

@@ -13,7 +13,7 @@ from llmqsim.workload.arrivals import to_ns
 
 
 def think_ns(spec: Any, u: np.ndarray, key: str) -> np.ndarray:
-    """Seconds (a number, {exponential: {mean}} or {lognormal: {mean, cv}}) to int64[n] ns, one for each uniform of `u`."""
+    """Seconds (a number, {exponential: {mean}} or {lognormal: {mean, cv}}) to int64[n] ns, one a uniform of `u`."""
     if isinstance(spec, (int, float)) and not isinstance(spec, bool) and 0 <= spec < math.inf:
         return np.full(len(u), to_ns(np.array([float(spec)]))[0])
     if isinstance(spec, dict) and set(spec) == {"exponential"}:

@@ -152,7 +152,7 @@ def _labels(text: str, header: list[str], rows: int, path: str | Path) -> dict[s
     )
     if len(frame) != rows:
         raise DataError(f"{path}: columns {', '.join(named)} have {len(frame)} rows, the lengths {rows}; check quotes")
-    labels = {name: frame[place].str.strip().to_numpy(dtype=object) for name, place in zip(named, position, strict=True)}
+    labels = {name: frame[header.index(name)].str.strip().to_numpy(dtype=object) for name in named}
     for name, column in labels.items():
         if name != PREFIX_IDS and (column == "").any():
             row = int(np.flatnonzero(column == "")[0]) + 1

@@ -72,6 +72,7 @@ def test_what_may_be_written_round_trips(workload, more):
          "workload.classes.b.share: missing; give its share of workload.arrivals"),
         (OPEN[:-1] + ", classes: {a: {share: 0.5, arrivals: {process: burst}}, b: {}}}", "",
          "workload.classes.a.arrivals: contradicts workload.arrivals"),
+        (OPEN[:-1] + ", classes: [a]}", "", "workload.classes: must be a mapping of keys (got ['a']); its keys are names"),
         (OPEN[:-1] + ", classes: {a: {shaer: 1}}}", "", "workload.classes.a.shaer: unknown key (got 1); did you mean 'share'?"),
         (f"{{requests: 5, lengths: {LENGTHS}, classes: {{a: {{arrivals: {{process: closed_loop, clients: 2}}, requests: 5}}}}}}", "",
          "workload.requests: can't limit workload.classes.a.arrivals (<text>:1), a closed loop"),

@@ -82,6 +82,8 @@ def test_fixed_counts_fill_each_stage_exactly_and_look_poisson_inside():
 
 
 def test_arrivals_that_cannot_be_are_refused():
+    with pytest.raises(ScenarioError, match="no request arrives in its stages"):
+        made(arrivals={"process": "constant", "stages": [{"rate": 0.1, "duration": 1.0}]}, lengths=LENGTHS)
     with pytest.raises(ScenarioError, match=r"cv: weibull gaps need a cv from"):
         draw({"process": "weibull", "rate": 1.0, "cv": 90.0}, 5)
     with pytest.raises(ScenarioError, match="stage 1 holds no request"):
@@ -114,6 +116,9 @@ def test_think_times_follow_their_law():
     assert seconds.mean() == pytest.approx(3, rel=5 * 0.8 / np.sqrt(ROWS))
     assert seconds.std() / seconds.mean() == pytest.approx(0.8, rel=0.05)
     assert set(think_ns(1.5, u, "k").tolist()) == {1_500_000_000}
+    endless = {"process": "closed_loop", "clients": 1, "think_time": 1e9}
+    with pytest.raises(ScenarioError, match="think_time: all think times together may pass the end of the clock"):
+        made(requests=100, arrivals=endless, lengths=LENGTHS)
     with pytest.raises(ScenarioError, match=r"k\.think_time"):
         think_ns({"weird": 1}, u, "k")
 
