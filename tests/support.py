@@ -70,7 +70,7 @@ def deployment(
         replicas=replicas,
         options=merged,
         host=host or HostCost(),
-        cost=replace(cost or lower.constant(1.0), pipeline_stages=stages),
+        cost=replace(cost or lower.constant(1.0), pipeline_stages=stages) if stages > 1 else cost or lower.constant(1.0),
         capacity=capacity,
         routing=registry.make("routing", routing),
         batching=registry.make("batching", batching, policy),
