@@ -63,6 +63,7 @@ def deployment(
     policy : parameters of the batching policy. block_bytes : of a KV block, for host pools. stages : of a pipeline.
     """
     merged = replace(OPTIONS, **options)
+    cost = cost or lower.constant(1.0)
     capacity = None
     if blocks is not None:
         capacity = KvCapacity(blocks, merged.block_size, None, block_bytes, (), "test", "")
@@ -70,7 +71,7 @@ def deployment(
         replicas=replicas,
         options=merged,
         host=host or HostCost(),
-        cost=replace(cost or lower.constant(1.0), pipeline_stages=stages) if stages > 1 else cost or lower.constant(1.0),
+        cost=replace(cost, pipeline_stages=stages) if stages > 1 else cost,
         capacity=capacity,
         routing=registry.make("routing", routing),
         batching=registry.make("batching", batching, policy),
