@@ -18,7 +18,6 @@ from llmqsim.scenario.kinds import (
     Slots,
     Spec,
     StepTime,
-    Tokens,
     by_field,
     by_keys,
 )
@@ -118,7 +117,7 @@ class Engine(Spec):
         "vllm-0.19", description="Engine and version whose defaults and host times hold."
     )
     max_num_seqs: Slots | None = Field(None, description="Most requests that run at once on a replica.")
-    max_num_batched_tokens: Tokens | None = Field(None, description="Token budget of a step.")
+    max_num_batched_tokens: Count | None = Field(None, description="Token budget of a step.")
     max_model_len: Annotated[int | str, rules.word_or(rules.whole(1), "auto")] | None = Field(
         None, description="Most tokens of a request, prompt and output; `auto`: what the model and the KV pool allow."
     )
