@@ -87,14 +87,15 @@ class PrefixPool(KvPool):
         """Give blocks from the head of the free list; what was cached in them is gone."""
         if blocks > self.free_blocks:
             return False
-        holder.block_ids.extend(self._pop() for _ in range(blocks))
-        holder.kv_blocks = len(holder.block_ids)
+        if blocks:
+            holder.block_ids.extend([self._pop() for _ in range(blocks)])
+            holder.kv_blocks = len(holder.block_ids)
         return True
 
     def computed(self, holder: Holder) -> None:
         """Hash the blocks that are full once the formed step has run."""
         position = holder.hashed_blocks
-        full = min(holder.computed_tokens // self.block_size, len(holder.block_ids))
+        full = holder.computed_tokens // self.block_size
         while position < full:
             self._put_hash(holder.block_ids[position], self._key(holder, position))
             position += 1
