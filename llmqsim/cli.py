@@ -101,6 +101,10 @@ def _parser() -> argparse.ArgumentParser:
     schema.add_argument("--markdown", action="store_true", help="print the table")
     schema.set_defaults(command=_schema)
 
+    from llmqsim.cli_calibrate import add_commands
+
+    add_commands(commands)
+
     presets = commands.add_parser("presets", help="list the models, GPUs, engines, workloads and policies known by name")
     presets.set_defaults(command=_presets)
     return parser

@@ -29,6 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "workload": FOUNDATION | {"requests", "clients", "presets"},
     "hardware": FOUNDATION | {"options", "presets"},
     "cost": FOUNDATION | {"options", "hardware", "presets"},
+    "calibrate": FOUNDATION | {"hardware", "cost", "presets"},
     "kv": FOUNDATION | {"options", "hardware"},
     "policies": FOUNDATION,
     "engine": FOUNDATION | DATA | {"kv", "cost", "policies"},
@@ -43,7 +44,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "simulation": FOUNDATION | DATA | {"result", "scenario", "scenario.build", "cluster"},
     "policy_suite": FOUNDATION | DATA | {"cluster", "engine", "cost", "kv", "policies"},
     "report": FOUNDATION | DATA | {"result", "metrics", "simulation", "scenario", "scenario.build", "hardware", "cost", "kv", "workload", "policies", "engine"},
-    "cli": FOUNDATION | DATA | {"result", "metrics", "simulation", "scenario", "report", "workload", "cost", "engine"},
+    "cli": FOUNDATION | DATA | {"result", "metrics", "simulation", "scenario", "report", "workload", "cost", "engine"}
+    | {"cli_calibrate"},
+    "cli_calibrate": FOUNDATION | {"report", "cost", "calibrate"},
 }
 
 

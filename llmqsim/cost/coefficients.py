@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from llmqsim.cost.measured import Measured
 from llmqsim.cost.operators import AllReduce, DecodeAttention, Elementwise, Gemm, PrefillAttention, Roofline
 from llmqsim.errors import ScenarioError
 from llmqsim.hardware.data import read_preset
@@ -38,6 +39,8 @@ class Kernels:
     """sentences: what was measured where, how well it fits, and what was borrowed"""
     box: Mapping[str, float]
     """highest measured value by axis name"""
+    measured: Measured | None = None
+    """the fitted configurations behind the families, once cost/tabled.py has put residual tables on them"""
 
 
 def load_kernels(gpu: Gpu, kv_bytes: int) -> Kernels:

@@ -13,9 +13,9 @@ import numpy as np
 
 from llmqsim.cost.coefficients import Kernels
 from llmqsim.cost.mla import LatentAttention
-from llmqsim.cost.moe import Experts
 from llmqsim.cost.operators import Gemm
 from llmqsim.cost.quantized import typed
+from llmqsim.cost.tabled import TabledExperts
 from llmqsim.hardware.model import Model
 from llmqsim.hardware.weights import WEIGHT_BYTES, linear_dtypes
 
@@ -172,8 +172,7 @@ class Layer:
         shape = (self.heads, self.kv_heads, m.head_dim, k.kv_bytes)
         seconds = (m.layers - m.windowed_layers) * k.decode.seconds(batch, context, *shape)
         if m.windowed_layers:
-            near = np.minimum(context, m.sliding_window)
-            seconds = seconds + m.windowed_layers * k.decode.seconds(batch, near, *shape)
+            seconds = seconds + m.windowed_layers * k.decode.seconds(batch, context, *shape, window=m.sliding_window)
         return seconds
 
     def prefill_seconds(self, query, prefix) -> np.ndarray:
@@ -184,7 +183,7 @@ class Layer:
         shape = (self.heads, self.kv_heads, m.head_dim, k.kv_bytes)
         seconds = (m.layers - m.windowed_layers) * k.prefill.busy_s(query, prefix, *shape)
         if m.windowed_layers:
-            seconds = seconds + m.windowed_layers * k.prefill.busy_s(query, self.windowed_prefix(query, prefix), *shape)
+            seconds = seconds + m.windowed_layers * k.prefill.busy_s(query, prefix, *shape, window=m.sliding_window)
         return seconds
 
     def latent_attention(self) -> LatentAttention:
@@ -220,7 +219,9 @@ class Layer:
 
     def gemm(self, dtype: str) -> Gemm:
         """The GEMM for weights of a type."""
-        return typed(self.kernels.gemm, dtype, self.kernels.eight_bit_speedup)
+        if dtype == "bfloat16":
+            return self.kernels.gemm
+        return self.kernels.gemm.with_weights(dtype, typed(self.kernels.gemm, dtype, self.kernels.eight_bit_speedup))
 
     def _gemm(self, matrix: Matrix) -> LinearOp:
         gemm, n, k = self.gemm(matrix.dtype), matrix.n, matrix.k
@@ -229,13 +230,13 @@ class Layer:
             matrix.name,
             matrix.layers,
             lambda tokens: gemm.seconds(tokens, n, k),
-            lambda tokens: f"[{tokens} x {k}] x [{k} x {n}]{kind}: {gemm.roofline.formula(*gemm.work(tokens, n, k))}",
+            lambda tokens: f"[{tokens} x {k}] x [{k} x {n}]{kind}: {gemm.formula(tokens, n, k)}",
             lambda tokens: gemm.work(tokens, n, k),
         )
 
     def _experts(self) -> LinearOp:
         m = self.model
-        experts = Experts(
+        experts = TabledExperts(
             self.gemm(m.weight_dtype),
             WEIGHT_BYTES[m.weight_dtype],
             m.hidden,
@@ -245,6 +246,8 @@ class Layer:
             self.tensor_parallel_size,
             self.expert_parallel,
             3 if m.gated else 2,
+            self.kernels.measured,
+            m.weight_dtype,
         )
         return LinearOp("routed experts", m.moe_layers, experts.seconds, experts.formula, experts.work)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -11,6 +11,8 @@ from llmqsim.cost import kernels as k
 from llmqsim.cost.coefficients import load_kernels
 from llmqsim.cost.host import eager_floor_s, mixed_step_s, sampled_rows_s, step_base_s
 from llmqsim.cost.layer import Layer
+from llmqsim.cost.store import Store
+from llmqsim.cost.tabled import tabled
 from llmqsim.hardware.gpu import Gpu
 from llmqsim.hardware.model import Model
 from llmqsim.options import EngineOptions, HostCost
@@ -38,6 +40,10 @@ class StepCost:
     """what a reader of the result must know of it; also in provenance"""
     pipeline_stages: int = 1
     """stages that a step goes through one after the other; as many steps can be under way, each a stage apart"""
+    errors: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """kernel family to the timings behind it and their error, per cent, on shapes that no fit saw"""
+    store: Store | None = None
+    """the fits behind it, None for those that ship"""
 
 
 def constant(step_s: float) -> StepCost:
@@ -71,14 +77,21 @@ def affine(
 
 
 def lower(
-    model: Model, gpu: Gpu, tp: int, options: EngineOptions, host: HostCost, max_context_tokens: int | None
+    model: Model,
+    gpu: Gpu,
+    tp: int,
+    options: EngineOptions,
+    host: HostCost,
+    max_context_tokens: int | None,
+    store: Store | None = None,
 ) -> StepCost:
     """Tables of one deployment from the fitted kernel families.
 
     tp : GPUs of a replica. max_context_tokens : longest context that can occur, None for the model's own limit; the
-    grids end there (their last cells go on beyond it). Raises ScenarioError for a GPU without coefficients.
+    grids end there (their last cells go on beyond it). store : fitted kernels, None for those that ship. Raises
+    ScenarioError for a GPU without coefficients, DataError for a folder without fits.
     """
-    layer = layer_of(model, gpu, tp, options)
+    layer = layer_of(model, gpu, tp, options, store)
     longest = max_context_tokens or model.max_position_embeddings
     costs = np.zeros(k.COST_SCALARS)
     costs[k.C_BASE] = step_base_s(host, tp) * NS_PER_S
@@ -99,28 +112,26 @@ def lower(
     params[k.P_DECODE_GRAPHS] = options.cudagraph_mode == "full_decode_only"
     _place(params, tables)
     arena = np.concatenate([costs, *(table.ravel() * NS_PER_S for table in tables)])
+    measured = layer.kernels.measured
     notes = _unfitted(model, options)
-    provenance = layer.kernels.provenance + notes
-    return StepCost(arena, params, provenance, layer.kernels.box, notes, options.pipeline_parallel_size)
+    provenance = (*layer.kernels.provenance, *measured.notes(), *notes)
+    stages = options.pipeline_parallel_size
+    return StepCost(arena, params, provenance, layer.kernels.box, notes, stages, measured.errors(), store)
 
 
-def layer_of(model: Model, gpu: Gpu, tp: int, options: EngineOptions) -> Layer:
+def layer_of(model: Model, gpu: Gpu, tp: int, options: EngineOptions, store: Store | None = None) -> Layer:
     """The operators of one GPU's share of the model."""
-    kernels = load_kernels(gpu, model.kv_dtype_bytes(options.kv_cache_dtype))
+    kernels = tabled(load_kernels(gpu, model.kv_dtype_bytes(options.kv_cache_dtype)), gpu, options.preset, store)
     return Layer(model, tp, kernels, options.pipeline_parallel_size, options.enable_expert_parallel)
 
 
 def _unfitted(model: Model, options: EngineOptions) -> tuple[str, ...]:
     """Sentences about operators of this deployment that are physical forms without a fit of their own."""
     notes = []
-    if model.experts:
-        notes.append("routed experts: physical form (expected active experts, rates of 16-bit GEMMs), not fitted")
     if model.kv_lora_rank:
         notes.append("latent attention: physical form on the attention rates, not fitted")
-    if model.weight_dtype != "bfloat16":
-        notes.append(f"{model.weight_dtype} weights: 16-bit GEMM efficiencies with their bytes and arithmetic, not fitted")
-    if model.windowed_layers:
-        notes.append("windowed layers: full attention over the keys that the window leaves, not fitted")
+    if model.weight_dtype in ("int4", "mxfp4"):
+        notes.append(f"{model.weight_dtype} weights: 16-bit GEMM fits with their bytes and arithmetic, not timed")
     if options.pipeline_parallel_size > 1:
         notes.append(
             f"{options.pipeline_parallel_size} pipeline stages, taken as equally long; as many micro-batches are under way"

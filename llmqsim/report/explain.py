@@ -260,7 +260,8 @@ def _cost(scenario: Scenario, servers: Servers) -> dict[str, Any]:
     if scenario.spec.cost.model == "calibrated":
         data = read_preset(f"coefficients/{servers.gpu.coefficients}.yaml")
         told["sources"] = dict(data["sources"])
-        told["families"] = {name: _family_error(family) for name, family in data["families"].items()}
+        told["families"] = {name: {"fitted": True, **errors} for name, errors in cost.errors.items()}
+        told["families"]["elementwise"] = _family_error(data["families"]["elementwise"])
     return told
 
 

@@ -96,7 +96,7 @@ def _own(cost: Any, batch: int, context: int, prompt: int) -> list[Operator]:
 
 def _operators(servers: Servers, batch: int, context: int, prompt: int, padded: int) -> list[Operator]:
     deployment = servers.deployment
-    layer = layer_of(servers.model, servers.gpu, servers.tensor_parallel_size, deployment.options)
+    layer = layer_of(servers.model, servers.gpu, servers.tensor_parallel_size, deployment.options, deployment.cost.store)
     operators = _linear(layer, padded)
     if not kernels.captured(deployment.cost.params, batch + prompt, 1 if prompt else 0):
         operators += _launches(layer, deployment.host, operators)
@@ -178,9 +178,9 @@ def _decode_attention(layer: Layer, batch: int, context: int) -> Operator:
     k, layers = layer.kernels, layer.model.layers
     shape = (batch, context, layer.heads, layer.kv_heads, layer.model.head_dim, k.kv_bytes)
     flops, moved = k.decode.work(*shape)
-    blocks_s = float(k.decode.seconds(*shape) - k.decode.roofline.seconds(flops, moved))
+    timed = float(k.decode.seconds(*shape) / k.decode.roofline.seconds(flops, moved))
     text = f"{batch} x {context:,} tokens, {layer.heads} heads, {layer.kv_heads} KV heads: "
-    text += f"{k.decode.roofline.formula(float(flops), float(moved))} + {blocks_s * 1e6:.1f} us thread blocks"
+    text += f"{k.decode.roofline.formula(float(flops), float(moved))} , timed x {timed:.2f}"
     text += _windows(layer)
     windowed, near = layer.model.windowed_layers, min(context, layer.model.sliding_window)
     near_flops, near_moved = k.decode.work(batch, near, *shape[2:])
@@ -196,9 +196,9 @@ def _prefill_attention(layer: Layer, prompt: int) -> Operator:
     shape = (prompt, 0, layer.heads, layer.kv_heads, layer.model.head_dim, k.kv_bytes)
     flops, rows, kv = (float(part) for part in k.prefill.work(*shape))
     full_s = max(float(k.prefill.roofline.busy_s(flops, rows)), kv / k.prefill.kv_bytes_per_s)
-    slower = float(k.prefill.busy_s(*shape)) / full_s
+    timed = float(k.prefill.busy_s(*shape)) / full_s
     text = f"causal, {prompt:,} tokens, {layer.heads} heads: {k.prefill.roofline.formula(flops, rows)}"
-    text += f", x {slower:.2f} as it does not fill the GPU" if slower > 1.005 else ""
+    text += f", timed x {timed:.2f}"
     text += _windows(layer)
     seconds = float(layer.prefill_seconds(prompt, 0)) + layer.prefill_launch_seconds()
     if windowed := layer.model.windowed_layers:
@@ -211,7 +211,7 @@ def _head(layer: Layer, rows: int) -> list[Operator]:
     k, hidden, vocab = layer.kernels, layer.model.hidden, layer.vocab
     flops, moved = (float(part) for part in k.gemm.work(rows, vocab, hidden))
     logits_s = float(k.gemm.seconds(rows, vocab, hidden))
-    head = f"[{rows} x {hidden}] x [{hidden} x {vocab}]: {k.gemm.roofline.formula(flops, moved)}"
+    head = f"[{rows} x {hidden}] x [{hidden} x {vocab}]: {k.gemm.formula(rows, vocab, hidden)}"
     memory = k.elementwise.roofline
     sampler = f"{SAMPLER_CALLS} kernels x {memory.t0_s * 1e6:.1f} us + {rows} x {vocab:,} x {SAMPLER_BYTES_PER_LOGIT} B"
     sampler += f" / {memory.bytes_per_s:.3g}"

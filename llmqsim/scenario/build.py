@@ -14,6 +14,7 @@ from llmqsim.cluster.admission import refusals
 from llmqsim.cost import lower
 from llmqsim.cost.host import mixed_step_s, step_base_s
 from llmqsim.cost.stations import Stations
+from llmqsim.cost.store import Store
 from llmqsim.engine.deployment import Deployment
 from llmqsim.errors import ScenarioError
 from llmqsim.hardware import serving
@@ -255,7 +256,8 @@ def _cost(
     if spec.model == "stations":
         return Stations(**{f"{term}_s": seconds for term, seconds in spec.model_dump(exclude={"model"}).items()})
     if spec.model == "calibrated":
-        return lower.lower(network, card, tp, options, host, options.max_model_len)
+        store = Store(scenario.folder / spec.coefficients) if spec.coefficients else None
+        return lower.lower(network, card, tp, options, host, options.max_model_len, store)
     own = {"base": spec.step} if spec.model == "constant" else spec.model_dump(exclude={"model"})
     own["base"] += step_base_s(host, tp)  # nothing unless the scenario sets engine.host itself
     return lower.affine(

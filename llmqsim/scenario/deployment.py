@@ -12,6 +12,7 @@ from llmqsim.scenario.kinds import (
     Bytes,
     Cost,
     Count,
+    File,
     Flag,
     HostTime,
     Slots,
@@ -194,9 +195,12 @@ class Engine(Spec):
 
 
 class CalibratedCost(Spec):
-    """Step times of this model on this GPU: a roofline fitted on kernel timings."""
+    """Step times of this model on this GPU: physical forms with residual tables, fitted on kernel timings."""
 
     model: Annotated[str, rules.choice("calibrated")] = Field("calibrated", description="Kind of cost model.")
+    coefficients: File | None = Field(
+        None, description="Folder that `llmqsim calibrate fit --out` wrote (from the scenario's own); null: the presets'."
+    )
 
 
 class ConstantCost(Spec):

@@ -89,10 +89,11 @@ def test_mean_context_needs_no_whole_number(deployment):
 
 
 @given(st.integers(1, 1024), st.integers(1, 131_072))
-def test_more_context_never_costs_less(batch, context):
+def test_one_more_token_of_context_never_costs_much_less(batch, context):
+    """Timings repeat to some 1 %, and the tables keep what was measured."""
     network, card = model("llama-2-7b"), gpu("a100-sxm-80gb")
     cost = _a100(network, card)
-    assert step(cost, batch, batch * context, rows=batch) <= step(cost, batch, batch * (context + 1), rows=batch)
+    assert step(cost, batch, batch * context, rows=batch) <= 1.01 * step(cost, batch, batch * (context + 1), rows=batch)
 
 
 def _a100(network, card, memo={}):  # noqa: B006 - one table for all examples

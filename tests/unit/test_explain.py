@@ -9,6 +9,7 @@ import pytest
 
 from llmqsim import registry
 from llmqsim.errors import ScenarioError
+from llmqsim.cost.store import shipped
 from llmqsim.hardware.data import read_preset
 from llmqsim.report.explain import explain, explain_text, presets_text
 from llmqsim.report.explain_show import exact_seconds, shown
@@ -215,8 +216,10 @@ def test_the_error_of_the_coefficients_and_the_measured_box_are_told():
     cost = told(**LLAMA)["cost"]
     data = read_preset("coefficients/a100-sxm-80gb.yaml")
     assert cost["box"] == data["box"]
-    gemm = data["families"]["gemm"]
-    assert cost["families"]["gemm"] == {"fitted": True, "rows": gemm["rows"], **gemm["held_out"]}
+    wanted = {"gpu": "A100-SXM-80GB", "backend": "vllm", "backend_version": "0.14.0", "dtype": "bfloat16"}
+    gemm = shipped().find("gemm", {**wanted, "timing": "graph"}).facts
+    assert cost["families"]["gemm"] == {"fitted": True, **gemm["held_out"], "rows": gemm["rows"]}
+    assert cost["families"]["elementwise"]["fitted"] is False
     page = explain_text(told(**LLAMA))
     assert f"{gemm['held_out']['median_percent']:.1f} %" in page
     assert f"step tokens {data['box']['step tokens']:,}" in page

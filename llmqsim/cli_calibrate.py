@@ -1,0 +1,56 @@
+"""`llmqsim calibrate …`: arguments and printing; the answers come from build.py and score.py."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+EXIT_OK = 0
+
+
+def add_commands(commands) -> None:
+    """Add `calibrate fit` and `calibrate score` to the command line."""
+    calibrate = commands.add_parser("calibrate", help="fit kernel timings, and score the fits")
+    actions = calibrate.add_subparsers(title="actions", required=True, metavar="ACTION")
+    fit = actions.add_parser("fit", help="fit every configuration of a folder of kernel timings")
+    fit.add_argument("--kernels", required=True, metavar="DIR", type=Path, help="folder of kernel tables (*.parquet)")
+    fit.add_argument("--out", metavar="DIR", type=Path, help="folder to write (default: those that ship)")
+    fit.set_defaults(command=_fit)
+    score = actions.add_parser("score", help="errors on a folder of kernel timings, per family and configuration")
+    score.add_argument("--kernels", required=True, metavar="DIR", type=Path, help="folder of kernel tables (*.parquet)")
+    score.add_argument("--coefficients", metavar="DIR", type=Path, help="what `calibrate fit --out` wrote")
+    score.add_argument("--json", metavar="FILE", help="write every figure as JSON")
+    score.add_argument("--predictions", metavar="OUT.csv", help="write the predicted time of every row")
+    score.add_argument(
+        "--without", choices=("gpu", "version"), help="leave each GPU's (version's) own fits out: what a new one gets"
+    )
+    score.set_defaults(command=_score)
+
+
+def _fit(arguments: argparse.Namespace) -> int:
+    from importlib.resources import files
+
+    from llmqsim.calibrate.build import build
+    from llmqsim.cost.store import SHIPPED
+
+    out = arguments.out or Path(str(files("llmqsim") / "presets" / SHIPPED))
+    built = build(arguments.kernels, out, print)
+    print(f"{len(built.entries)} configurations in {len(built.archives)} archives written to {out}")
+    for reason in built.too_small:
+        print(f"not fitted: {reason}")
+    return EXIT_OK
+
+
+def _score(arguments: argparse.Namespace) -> int:
+    from llmqsim.calibrate.score import score, text
+    from llmqsim.cost.store import Store, shipped
+    from llmqsim.files import check_outputs
+    from llmqsim.report import files
+
+    check_outputs({"--json": arguments.json, "--predictions": arguments.predictions})
+    store = shipped() if arguments.coefficients is None else Store(arguments.coefficients)
+    told = score(arguments.kernels, store, arguments.predictions, arguments.without)
+    if arguments.json:
+        files.write_json(told, arguments.json)
+    print(text(told))
+    return EXIT_OK
