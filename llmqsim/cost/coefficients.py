@@ -105,7 +105,7 @@ def _link(constants: Mapping[str, Any], gpu: Gpu) -> Roofline:
     return Roofline(t0_s=constants["t0_s"], flops_per_s=1.0, bytes_per_s=rate)
 
 
-def _errors(held_out: Mapping[str, Mapping[str, float]]) -> str:
+def error_sentence(held_out: Mapping[str, Mapping[str, float]]) -> str:
     """How far the fit is off, in one phrase, with the figures of each kernel family in brackets."""
     medians, worst = ([e[key] for e in held_out.values()] for key in ("median_percent", "p90_percent"))
     each = ", ".join(f"{name} {e['median_percent']:g}/{e['p90_percent']:g} %" for name, e in held_out.items())
@@ -119,7 +119,7 @@ def _provenance(data: Mapping[str, Any], gpu: Gpu) -> tuple[str, ...]:
     own = f"kernel timings of {data['measured_on']}, {data['backend']}, {data['dtype']}"
     if gpu.name != data["gpu"]:
         own = f"{gpu.name} is not measured: efficiencies of {data['gpu']} on its own bandwidth and FLOP/s ({own})"
-    notes = [own, _errors({name: f["held_out"] for name, f in data["families"].items() if "held_out" in f})]
+    notes = [own, error_sentence({name: f["held_out"] for name, f in data["families"].items() if "held_out" in f})]
     notes += [
         f"{name}: not fitted, constants of {data['sources']['elementwise constants, derate']}"
         for name, family in data["families"].items()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from llmqsim.cost import kernels as k
-from llmqsim.cost.coefficients import load_kernels
+from llmqsim.cost.coefficients import error_sentence, load_kernels
 from llmqsim.cost.host import eager_floor_s, mixed_step_s, sampled_rows_s, step_base_s
 from llmqsim.cost.layer import Layer
 from llmqsim.cost.store import Store
@@ -114,7 +114,10 @@ def lower(
     arena = np.concatenate([costs, *(table.ravel() * NS_PER_S for table in tables)])
     measured = layer.kernels.measured
     notes = _unfitted(model, options)
-    provenance = (*layer.kernels.provenance, *measured.notes(), *notes)
+    first, *rest = layer.kernels.provenance
+    found = {family: error for family, error in measured.errors().items() if "median_percent" in error}
+    error = (error_sentence(found),) if found else ()
+    provenance = (first, *error, *rest, *measured.notes(), *notes)
     stages = options.pipeline_parallel_size
     return StepCost(arena, params, provenance, layer.kernels.box, notes, stages, measured.errors(), store)
 

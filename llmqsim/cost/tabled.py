@@ -135,9 +135,9 @@ def tabled(kernels: Kernels, card: Gpu, preset: str = "vllm", store: Store | Non
 
 def _notes(provenance: tuple[str, ...], card: Gpu) -> tuple[str, ...]:
     """What remains true of the constants' provenance once tables are on top; the tables say their own."""
-    measured = device_of(card) not in (None, device_of(replace(card, name="")))
-    gone = (CONSTANTS_ERROR, f"{card.name} is not measured") if measured else (CONSTANTS_ERROR,)
-    return tuple(note for note in provenance if not note.startswith(gone))
+    device, borrowed = device_of(card), device_of(replace(card, name=""))
+    kept = tuple(note for note in provenance if not note.startswith(CONSTANTS_ERROR))
+    return kept if device == borrowed else (f"kernel timings of {device}, bfloat16", *kept[1:])
 
 
 def _as(kind: type, plain, measured: Measured):
