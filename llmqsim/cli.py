@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from llmqsim import cli_calibrate
 from llmqsim.errors import UserError
 from llmqsim.version import __version__
 
@@ -65,6 +66,8 @@ def _parser() -> argparse.ArgumentParser:
     fit.add_argument("trace", metavar="TRACE", help="CSV (or .gz) with arrival_s, prompt_tokens, output_tokens, or Azure's")
     fit.add_argument("-o", "--output", required=True, metavar="LENGTHS.yaml", help="where to write the table")
     fit.set_defaults(command=_workload_fit)
+
+    cli_calibrate.add_commands(commands)
 
     schema = commands.add_parser("schema", help="what a scenario may hold: JSON Schema, or a table for reading")
     schema.add_argument("--markdown", action="store_true", help="print the table")

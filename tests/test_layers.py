@@ -41,7 +41,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "simulate": FOUNDATION | DATA | {"result", "scenario", "scenario.build", "cluster"},
     "check_policy": FOUNDATION | DATA | {"cluster", "engine", "cost", "kv", "policies"},
     "report": FOUNDATION | DATA | {"result", "metrics", "simulate", "scenario", "scenario.build", "hardware", "cost", "kv", "workload", "policies", "engine"},
-    "cli": FOUNDATION | DATA | {"result", "metrics", "simulate", "scenario", "report", "workload", "cost", "engine"},
+    "cli_measure": {"errors"},
+    "cli": FOUNDATION | DATA | {"result", "metrics", "simulate", "scenario", "report", "workload", "cost", "engine"}
+    | {"cli_calibrate"},
+    "cli_calibrate": {"cli_measure"},
 }
 
 
