@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from .work import Peaks
 
 
 class CannotMeasure(Exception):
@@ -30,6 +33,8 @@ class Device:
     count: int
     """devices that collectives may span"""
     is_cpu: bool = False
+    peaks: Peaks | None = None
+    """of the datasheet, where known"""
 
 
 @dataclass(frozen=True)

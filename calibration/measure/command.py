@@ -137,8 +137,7 @@ def _torch_backend(options: Options, request: Request) -> Backend:
 
     backend = TorchBackend(_device(options.device), options.gpu, frozenset(request.backends))
     if request.backends and (absent := sorted(set(request.backends) - set(backend.backends()))):
-        everything = TorchBackend(_device(options.device), options.gpu)
-        known = ", ".join(everything.backends())
+        known = ", ".join(backend.backends())
         raise UserError(f"--backends: no kernels here of {', '.join(absent)}; there are kernels of: {known}")
     return backend
 

@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from .backend import Backend, CannotMeasure, DeviceLost, Variant
+from . import work
+from .backend import Backend, CannotMeasure, Device, DeviceLost, Variant
 from .plan import Task
 from .schema import EAGER, SOURCE, TABLES
 from .store import Store
@@ -116,13 +117,19 @@ class Session:
         return {"time": stamp, **self.backend.conditions()}
 
 
-def row(task: Task, device, timing: Timing, how: str) -> dict:
+def row(task: Task, device: Device, timing: Timing, how: str) -> dict:
     """A finished row of the task's table."""
     values = dict(task.shape)
-    values |= {"gpu": device.gpu, "timing": how, "mode": how, "flag": "cpu" if device.is_cpu else "", "source": SOURCE}
+    values |= {"gpu": device.gpu, "timing": how, "mode": how, "flag": _flag(task, device, timing), "source": SOURCE}
     values |= {"latency_us": timing.latency_us, "n_rep": timing.n_rep, "rep_spread": timing.rep_spread}
     values |= {"lat_min_us": timing.lat_min_us}
     if "timing" not in TABLES[task.table] and "mode" not in TABLES[task.table] and how == "eager" and not device.is_cpu:
         values["kernel"] += EAGER  # the table has no other column to say so
     return {column: values[column] for column in TABLES[task.table]}
 
+
+def _flag(task: Task, device: Device, timing: Timing) -> str:
+    if device.is_cpu:
+        return "cpu"
+    beyond = device.peaks and work.super_peak(task.table, task.shape, timing.latency_us * 1e-6, device.peaks)
+    return "super_peak" if beyond else ""

@@ -40,10 +40,14 @@ class Store:
         self.conditions: list[dict[str, Any]] = []
         self._new: list[dict[str, Any]] = []
         self._number = 0
-        for leftover in self.shards.glob(".*.tmp"):
-            leftover.unlink()
-        for path in sorted(self.shards.glob("*.jsonl")):
-            self._read(path)
+        try:
+            for leftover in self.shards.glob(".*.tmp"):
+                leftover.unlink()
+            for path in sorted(self.shards.glob("*.jsonl")):
+                self._read(path)
+        except BaseException:
+            self.close()
+            raise
 
     def __contains__(self, key: str) -> bool:
         return key in self.rows or key in self.failed

@@ -29,6 +29,18 @@ class Speed:
     """shapes whose one call takes longer are left out"""
 
 
+@dataclass(frozen=True)
+class Peaks:
+    """Datasheet peaks: FLOP/s by data type, memory bytes/s."""
+
+    flops_per_s: Mapping[str, float]
+    bytes_per_s: float
+
+
+BEYOND = 1.02
+"""of a datasheet peak; faster is no measurement of what the label says"""
+BEYOND_CACHE_BYTES = 120e6
+
 GPU = Speed(3e14, 1.5e12, 1e11, 4e-6, 0.2, 0.25)
 CPU = Speed(2e10, 5e9, 1e9, 2e-5, 0.1, 0.005)
 
@@ -36,6 +48,15 @@ CPU = Speed(2e10, 5e9, 1e9, 2e-5, 0.1, 0.005)
 def flops_and_bytes(table: str, shape: Mapping[str, Any]) -> tuple[float, float, float]:
     """(FLOPs, bytes moved, of these what must come from memory and not from a cache) of one call."""
     return _WORK[table](shape)
+
+
+def super_peak(table: str, shape: Mapping[str, Any], seconds: float, peaks: Peaks) -> bool:
+    """Whether a time is impossible: more FLOP/s, or more bytes/s from beyond any cache, than the datasheet has."""
+    flops, moved, _ = flops_and_bytes(table, shape)
+    dtype = shape["dtype"].removesuffix("_block")
+    peak = peaks.flops_per_s.get("bfloat16" if dtype == "float16" else dtype, float("inf"))
+    streamed = moved > BEYOND_CACHE_BYTES and moved / seconds > BEYOND * peaks.bytes_per_s
+    return flops / seconds > BEYOND * peak or streamed
 
 
 def call_seconds(table: str, shape: Mapping[str, Any], speed: Speed) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -48,15 +48,17 @@ class TorchBackend:
         for module in (gemm, attention, flashinfer, layer_ops, moe):
             found += module.kernels(self._env)
         found += self._pool.kernels()
-        self._kernels = {k.variant: k for k in found if not only or k.variant.backend in only}
+        taken = {k.variant for k in found if k.variant.backend in only} if only else preferred(k.variant for k in found)
+        self._kernels = {k.variant: k for k in found if k.variant in taken}
+        self._backends = tuple(dict.fromkeys(k.variant.backend for k in found))
 
     def variants(self, table: str) -> tuple[Variant, ...]:
         """Kernels that can time the table here."""
         return tuple(variant for variant in self._kernels if variant.table == table)
 
     def backends(self) -> tuple[str, ...]:
-        """Names of the backends there are kernels of."""
-        return tuple(dict.fromkeys(variant.backend for variant in self._kernels))
+        """Names of the backends there are kernels of here, chosen or not."""
+        return self._backends
 
     def prepare(self, variant: Variant, shape: Mapping[str, Any]):
         """Buffers and calls for one shape. Raises CannotMeasure, or DeviceLost when CUDA has failed for good."""
@@ -80,6 +82,28 @@ class TorchBackend:
     def close(self) -> None:
         """End the worker processes of collectives."""
         self._pool.close()
+
+
+PREFERENCE = ("vllm", "flashinfer", "flash_attn", "torch")
+"""whose kernel counts where several backends have one, unless the user names backends"""
+
+
+def preferred(variants: Iterable[Variant]) -> set[Variant]:
+    """The variants of the most preferred backend for each table, dtype, KV dtype and operator."""
+    best: dict[tuple, str] = {}
+    everything = list(variants)
+    for variant in everything:
+        for what in _covers(variant):
+            best[what] = min(best.get(what, variant.backend), variant.backend, key=_rank)
+    return {v for v in everything if any(best[what] == v.backend for what in _covers(v))}
+
+
+def _covers(variant: Variant) -> list[tuple]:
+    return [(variant.table, variant.dtype, variant.kv_dtype, op) for op in variant.ops or ("",)]
+
+
+def _rank(backend: str) -> int:
+    return PREFERENCE.index(backend) if backend in PREFERENCE else len(PREFERENCE)
 
 
 class translated_errors:  # noqa: N801 (reads as a phrase: `with translated_errors():`)

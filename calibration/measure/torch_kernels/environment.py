@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
+import os
 import platform
 import shutil
 import subprocess
 from collections.abc import Sequence
+from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from llmqsim.errors import UserError
+from llmqsim.hardware.gpu import gpu as gpu_preset
 
 from ..backend import Device
+from ..work import Peaks
 
 TABLE_NAMES = {
     "NVIDIA A100-SXM4-40GB": "A100-SXM-40GB",
@@ -71,7 +75,7 @@ class Environment:
         name = TABLE_NAMES.get(properties.name, properties.name.removeprefix("NVIDIA ").replace(" ", "-"))
         free, _ = self.torch.cuda.mem_get_info()
         l2 = getattr(properties, "L2_cache_size", 0) or 64 * 2**20
-        return Device(gpu or name, l2, free, self.torch.cuda.device_count())
+        return Device(gpu or name, l2, free, self.torch.cuda.device_count(), peaks=datasheet(gpu or name))
 
     @property
     def engine(self) -> tuple[str, str]:
@@ -114,10 +118,11 @@ class Environment:
 
     def conditions(self) -> dict[str, float | str]:
         """Clocks, power and temperature now; empty on a CPU or without nvidia-smi."""
-        lines = [] if self.is_cpu else _smi([f"--query-gpu={','.join(QUERY)}"])
+        fields = () if self.is_cpu else known_fields()
+        lines = _smi([f"--query-gpu={','.join(fields)}"]) if fields else []
         if not lines:
             return {}
-        return {name: _number(text) for name, text in zip(QUERY.values(), lines[0].split(","), strict=False)}
+        return {QUERY[field]: _number(text) for field, text in zip(fields, lines[0].split(","), strict=False)}
 
     def warnings(self) -> list[str]:
         """What may spoil timings here, as sentences."""
@@ -127,15 +132,33 @@ class Environment:
         if not now:
             return ["nvidia-smi is not there: clocks, power and other tenants can't be recorded"]
         found = []
-        if now["mig"] == "Enabled":
+        if now.get("mig") == "Enabled":
             found.append("MIG is on: this is a slice of a GPU, and its timings hold for such a slice only")
-        if isinstance(now["power_limit_w"], float) and now["power_limit_w"] < _as_float(now["most_power_limit_w"]):
-            found.append(f"the power limit is {now['power_limit_w']:g} W of {now['most_power_limit_w']:g} W")
-        if (busy := _as_float(now["busy_percent"])) > 5:
+        limit, most = _as_float(now.get("power_limit_w")), _as_float(now.get("most_power_limit_w"))
+        if limit < most:
+            found.append(f"the power limit is {limit:g} W of {most:g} W")
+        if (busy := _as_float(now.get("busy_percent"))) > 5:
             found.append(f"the GPU is {busy:g} % busy before anything was measured: someone else is on it")
         if len(_smi(["--query-compute-apps=pid"])) > 1:
             found.append("other processes hold the GPU: their work and ours disturb each other")
         return found
+
+
+def datasheet(name: str) -> Peaks | None:
+    """Datasheet peaks of a GPU that llmqsim has a preset for, else None."""
+    try:
+        card = gpu_preset(name)
+    except UserError:
+        return None
+    return Peaks(dict(card.flops_per_s), card.memory_bandwidth_bytes_per_s)
+
+
+@lru_cache(maxsize=1)
+def known_fields() -> tuple[str, ...]:
+    """Fields of QUERY that this driver knows: one unknown field would spoil the whole query."""
+    if _smi([f"--query-gpu={','.join(QUERY)}"]):
+        return tuple(QUERY)
+    return tuple(field for field in QUERY if _smi([f"--query-gpu={field}"]))
 
 
 def installed(name: str) -> str | None:
@@ -159,8 +182,6 @@ def _smi(arguments: list[str]) -> list[str]:
 
 
 def _visible() -> list[str]:
-    import os
-
     first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip() or "0"
     return ["-i", first]
 

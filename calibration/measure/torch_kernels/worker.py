@@ -37,10 +37,13 @@ class Rank:
         out = torch.empty_like(whole)
         self.graph = graph
         # Summing in place ends in infinities, which cost a link what other values do.
+        # PyTorch 2.13 renamed both.
+        gather = getattr(group, "all_gather_single", None) or group.all_gather_into_tensor
+        scatter = getattr(group, "reduce_scatter_single", None) or group.reduce_scatter_tensor
         self.call = {
             "all_reduce": lambda: group.all_reduce(whole),
-            "all_gather": lambda: group.all_gather_into_tensor(whole, part),
-            "reduce_scatter": lambda: group.reduce_scatter_tensor(part, whole),
+            "all_gather": lambda: gather(whole, part),
+            "reduce_scatter": lambda: scatter(part, whole),
             "alltoall": lambda: group.all_to_all_single(out, whole),
             "send_recv": lambda: group.send(whole, 1) if self.rank == 0 else group.recv(whole, 0),
         }[op]
