@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import sys
 
-from llmqsim import cli_calibrate
 from llmqsim.errors import UserError
 from llmqsim.version import __version__
 
@@ -67,11 +66,13 @@ def _parser() -> argparse.ArgumentParser:
     fit.add_argument("-o", "--output", required=True, metavar="LENGTHS.yaml", help="where to write the table")
     fit.set_defaults(command=_workload_fit)
 
-    cli_calibrate.add_commands(commands)
-
     schema = commands.add_parser("schema", help="what a scenario may hold: JSON Schema, or a table for reading")
     schema.add_argument("--markdown", action="store_true", help="print the table")
     schema.set_defaults(command=_schema)
+
+    from llmqsim.cli_calibrate import add_commands
+
+    add_commands(commands)
 
     presets = commands.add_parser("presets", help="list the models, GPUs, engines, workloads and policies known by name")
     presets.set_defaults(command=_presets)

@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from llmqsim.cli_calibrate import load_kit
+from llmqsim.cli_measure import load_kit
 
 backend, plan, schema, work = (load_kit(name) for name in ("backend", "plan", "schema", "work"))
 session, shapes, store, timer = (load_kit(name) for name in ("session", "shapes", "store", "timer"))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from fake_gpu import FakeBackend, measure_into, schema, store
 
-from llmqsim.cli_calibrate import load_kit
+from llmqsim.cli_measure import load_kit
 from llmqsim.errors import DataError
 
 tables = load_kit("tables")

@@ -12,12 +12,11 @@ def kernels(env) -> list:
     """What can be timed here."""
     from . import Kernel
 
-    backend, version = env.engine
     found = []
     if hasattr(env.torch.nn.functional, "grouped_mm"):
         found.append(Kernel(Variant("moe", "torch", env.torch.__version__, "bfloat16", "torch_grouped_mm"), _grouped))
     if not env.is_cpu and find_spec("vllm"):
-        found.append(Kernel(Variant("moe", backend, version, "bfloat16", "vllm_fused_moe"), _vllm))
+        found.append(Kernel(Variant("moe", "vllm", env.engine[1], "bfloat16", "vllm_fused_moe"), _vllm))
     return found
 
 
@@ -56,7 +55,10 @@ def _grouped(env, shape):
 
 
 def _vllm(env, shape):
-    from vllm.model_executor.layers.fused_moe import fused_experts
+    try:
+        from vllm.model_executor.layers.fused_moe import fused_experts
+    except ImportError:  # vLLM 0.33 keeps only what it called
+        from vllm.model_executor.layers.fused_moe.fused_moe import fused_experts_impl as fused_experts
 
     x, shares, choices, weights = _inputs(env, shape)
     ids = choices.to(env.torch.int32)
