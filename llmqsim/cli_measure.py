@@ -1,7 +1,7 @@
 """`llmqsim calibrate measure`: its options, and finding the measuring kit, which is no part of the package.
 
-The kit lives in calibration/ of a checkout. pip copies it to share/llmqsim/calibration of the environment, so that it is
-also there where only pip has been. It is loaded as a top-level package of its own; the package never imports it.
+The kit lives in calibration/ of a checkout. pip copies it to share/llmqsim/calibration of the environment, so that it
+is also there where only pip has been. It is loaded as a top-level package of its own; the package never imports it.
 """
 
 from __future__ import annotations
@@ -58,10 +58,11 @@ def load_kit(module: str) -> ModuleType:
         folder = next((place for place in kit_places() if (place / "__init__.py").is_file()), None)
         if folder is None:
             raise UserError(
-                "calibrate measure: the measuring kit is not here; looked in "
-                f"{' and '.join(str(place) for place in kit_places())}; install llmqsim with pip, or run it from a checkout"
+                f"calibrate measure: the measuring kit is not here; looked in {' and '.join(map(str, kit_places()))}; "
+                "install llmqsim with pip, or run it from a checkout"
             )
-        spec = importlib.util.spec_from_file_location(KIT, folder / "__init__.py", submodule_search_locations=[str(folder)])
+        inside = [str(folder)]
+        spec = importlib.util.spec_from_file_location(KIT, folder / "__init__.py", submodule_search_locations=inside)
         kit = importlib.util.module_from_spec(spec)
         sys.modules[KIT] = kit
         spec.loader.exec_module(kit)

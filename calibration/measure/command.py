@@ -1,4 +1,4 @@
-"""`llmqsim calibrate measure`: checks the options, brings backend, plan and store together, and tells what came of it."""
+"""`llmqsim calibrate measure`: checks the options, brings backend, plan and store together, tells what came of it."""
 
 from __future__ import annotations
 
@@ -85,7 +85,8 @@ def _minutes(text: str, faults: list[str]) -> float:
     except ValueError:
         minutes = math.nan
     if not 0 <= minutes <= LONGEST_MINUTES:
-        faults.append(f"--minutes: should be a number from 0 (only write the tables) to {LONGEST_MINUTES:.0f} (got '{text}')")
+        right = f"a number from 0 (only write the tables) to {LONGEST_MINUTES:.0f}"
+        faults.append(f"--minutes: should be {right} (got '{text}')")
     return minutes
 
 

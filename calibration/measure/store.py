@@ -148,10 +148,12 @@ def _record_faults(record: Any) -> list[str]:
 def _check(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise DataError(f"{folder}: is a file; --out names a folder, which is made if it is not there")
-    strangers = [p.name for table in schema.TABLES for p in (folder / f"{table}.parquet", folder / f"{table}.csv") if p.exists()]
+    names = [f"{table}.{ending}" for table in schema.TABLES for ending in ("parquet", "csv")]
+    strangers = [name for name in names if (folder / name).exists()]
     if strangers and not (folder / SHARDS).is_dir():
         raise DataError(
-            f"{folder}: holds tables that this kit did not write ({', '.join(strangers)}); give a folder of its own (--out)"
+            f"{folder}: holds tables that this kit did not write ({', '.join(strangers)}); "
+            "give a folder of its own (--out)"
         )
 
 

@@ -113,7 +113,8 @@ def _quantize(s):
 
 
 def _layer_ops(s):
-    wide = {"mlp_act": 3 * s["inter"] / s["tp"], "attn_rope": 2 * s["hidden"] / s["tp"] * (1 + s["n_kv_head"] / s["n_head"])}
+    rotated = s["hidden"] * (1 + s["n_kv_head"] / s["n_head"])
+    wide = {"mlp_act": 3 * s["inter"] / s["tp"], "attn_rope": 2 * rotated / s["tp"]}
     return 0.0, 2.0 * s["num_tokens"] * wide.get(s["op"], 4 * s["hidden"]), 0.0
 
 

@@ -20,7 +20,8 @@ GIB = 2**30
 
 def device(**changes):
     """An H100, more or less."""
-    return backend.Device(**{"gpu": "H100-SXM-80GB", "l2_bytes": 50 * 2**20, "memory_bytes": 80 * GIB, "count": 2} | changes)
+    usual = {"gpu": "H100-SXM-80GB", "l2_bytes": 50 * 2**20, "memory_bytes": 80 * GIB, "count": 2}
+    return backend.Device(**usual | changes)
 
 
 def variant(table: str, **changes):

@@ -161,7 +161,8 @@ def test_every_family_runs_on_the_cpu(cpu, table):
     for chosen in cpu.variants(table):
         tasks = list(plan.table_tasks(table, [chosen], shapes.Deployments(), cpu.device, QUICK))
         for op in dict.fromkeys(task.shape["op"] for task in tasks):
-            cheapest = min((t for t in tasks if t.shape["op"] == op), key=lambda t: work.call_seconds(table, t.shape, work.CPU))
+            own = [task for task in tasks if task.shape["op"] == op]
+            cheapest = min(own, key=lambda task: work.call_seconds(table, task.shape, work.CPU))
             prepared = cpu.prepare(chosen, cheapest.shape)
             assert timer.measure(prepared, QUICK).latency_us > 0
             prepared.close()
@@ -174,7 +175,8 @@ def test_a_chunk_on_a_prefix_attends_to_all_before_it(cpu):
     import torch
 
     attention = load_kit("torch_kernels.attention")
-    shape = {"op": "attention_context", "batch": 2, "q_len": 3, "kv_len": 7, "num_heads": 4, "num_kv_heads": 2, "head_dim": 8}
+    heads = {"num_heads": 4, "num_kv_heads": 2, "head_dim": 8}
+    shape = {"op": "attention_context", "batch": 2, "q_len": 3, "kv_len": 7, **heads}
     call = attention._sdpa_context(cpu._env, shape)[0]
     key, value = call.__defaults__
     query = next(c.cell_contents for c in call.__closure__ if getattr(c.cell_contents, "shape", ()) == (2, 4, 3, 8))
@@ -190,7 +192,7 @@ def test_grouped_experts_are_the_experts(cpu):
     import torch
 
     moe = load_kit("torch_kernels.moe")
-    shape = {"num_tokens": 6, "hidden": 16, "inter": 32, "topk": 2, "num_experts": 4, "tp": 2, "ep": 1, "dtype": "bfloat16"}
+    shape = {"num_tokens": 6, "hidden": 16, "inter": 32, "topk": 2, "num_experts": 4, "tp": 2, "ep": 1}
     torch.manual_seed(1)
     x, shares, choices, weights = moe._inputs(cpu._env, shape)
     torch.manual_seed(1)

@@ -84,7 +84,8 @@ def test_a_kill_loses_only_what_no_shard_holds(tmp_path):
     root = Path(__file__).parents[2]
     script = Path(__file__).with_name("fake_gpu.py")
     paths = os.pathsep.join([str(root), str(script.parent)])
-    child = subprocess.Popen([sys.executable, str(script), str(folder), str(log)], env=os.environ | {"PYTHONPATH": paths})
+    command = [sys.executable, str(script), str(folder), str(log)]
+    child = subprocess.Popen(command, env=os.environ | {"PYTHONPATH": paths})
     deadline = time.monotonic() + 60
     while len(list(folder.glob("shards/*.jsonl"))) < 3 and time.monotonic() < deadline:
         time.sleep(0.05)

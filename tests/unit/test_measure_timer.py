@@ -35,7 +35,9 @@ def test_a_steady_call_is_told_exactly():
     assert timing.rep_spread == pytest.approx(0.0, abs=1e-6)
 
 
-@pytest.mark.parametrize("seconds, copies, calls", [(1e-4, 2, 100), (5e-3, 2, 2), (1.0, 1, 1), (1e-6, 2, 256), (1e-3, 40, 40)])
+@pytest.mark.parametrize(
+    "seconds, copies, calls", [(1e-4, 2, 100), (5e-3, 2, 2), (1.0, 1, 1), (1e-6, 2, 256), (1e-3, 40, 40)]
+)
 def test_a_window_is_long_enough_and_goes_round_every_buffer(seconds, copies, calls):
     prepared = FakePrepared(seconds, copies)
     assert timer.measure(prepared, EFFORT).calls == calls

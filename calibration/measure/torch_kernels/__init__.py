@@ -115,7 +115,8 @@ class translated_errors:  # noqa: N801 (reads as a phrase: `with translated_erro
     def __exit__(self, kind, error, trace):
         if error is None or not isinstance(error, Exception) or isinstance(error, CannotMeasure | DeviceLost):
             return
-        said = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else 'no reason given'}"
+        lines = str(error).strip().splitlines() or ["no reason given"]
+        said = f"{type(error).__name__}: {lines[0]}"
         if "CUDA error" in str(error) and "out of memory" not in str(error):
             raise DeviceLost(said) from error
         # Any exception: these libraries change their functions between versions and raise what they like.

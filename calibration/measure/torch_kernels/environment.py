@@ -34,7 +34,8 @@ PAST_CACHE = 3
 """buffers together are so many times the L2 cache"""
 MOST_COPIES = 256
 SHARE_FOR_COPIES = 0.5
-LIBRARIES = ("torch", "triton", "vllm", "flashinfer-python", "flash-attn", "sglang", "nvidia-cublas-cu12", "nvidia-nccl-cu12")
+LIBRARIES = ("torch", "triton", "vllm", "flashinfer-python", "flash-attn", "nvidia-cublas-cu12", "nvidia-nccl-cu12",
+             "nvidia-cublas", "nvidia-nccl-cu13")  # fmt: skip
 QUERY = {
     "clocks.sm": "sm_mhz",
     "clocks.mem": "memory_mhz",
@@ -66,7 +67,8 @@ class Environment:
             )
         self.place = torch.device(kind)
         self.capability = (0, 0) if self.is_cpu else torch.cuda.get_device_capability()
-        self.device = Device("cpu", CPU_L2_BYTES, CPU_MEMORY_BYTES, CPU_PROCESSES, True) if self.is_cpu else self._cuda(gpu)
+        cpu = Device("cpu", CPU_L2_BYTES, CPU_MEMORY_BYTES, CPU_PROCESSES, is_cpu=True)
+        self.device = cpu if self.is_cpu else self._cuda(gpu)
         torch.manual_seed(0)
         torch.set_grad_enabled(False)
 
@@ -111,7 +113,8 @@ class Environment:
         found = {name: text for name in LIBRARIES if (text := installed(name))}
         found |= {"python": platform.python_version(), "system": platform.platform()}
         if self.is_cpu:
-            return found | {"processor": platform.processor() or platform.machine(), "threads": str(torch.get_num_threads())}
+            found["processor"] = platform.processor() or platform.machine()
+            return found | {"threads": str(torch.get_num_threads())}
         driver = _smi(["--query-gpu=driver_version,vbios_version,name"])
         found |= {"cuda": str(torch.version.cuda), "cudnn": str(torch.backends.cudnn.version())}
         return found | {"device": torch.cuda.get_device_name(), "driver": driver[0] if driver else "unknown"}

@@ -21,7 +21,8 @@ def kernels(env) -> list:
     from . import Kernel
 
     backend, version = env.engine
-    found = [Kernel(Variant("mla", backend, version, "bfloat16", "torch_bmm", ops=("mla_gen_pre", "mla_gen_post")), _product)]
+    products = Variant("mla", backend, version, "bfloat16", "torch_bmm", ops=("mla_gen_pre", "mla_gen_post"))
+    found = [Kernel(products, _product)]
     if env.is_cpu or not find_spec("flashinfer"):
         return found
     own = ("flashinfer", installed("flashinfer-python") or "unknown", "bfloat16")

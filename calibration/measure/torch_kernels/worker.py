@@ -18,7 +18,7 @@ class Rank:
         import torch
         import torch.distributed as group
 
-        os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "RANK": str(rank), "WORLD_SIZE": str(count)}
+        os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
         self.torch, self.group, self.rank, self.count = torch, group, rank, count
         self.cuda = place == "cuda"
         self.place = torch.device("cuda", rank) if self.cuda else torch.device("cpu")
