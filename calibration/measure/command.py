@@ -228,7 +228,10 @@ def report(store: Store) -> str:
         middle = statistics.median(spreads)
         lines.append(f"{path}: {len(rows)} rows, spread {middle:.1%} in the median, above {NOISY:.0%} in {noisy:.0%}")
     if path.suffix == ".csv":
-        lines.append("CSV, as pyarrow is not installed here")
+        lines.append(
+            "CSV, as pyarrow is not installed here; `calibrate fit` reads Parquet: pip install pyarrow, "
+            "then run this again with --minutes 0"
+        )
     if store.failed:
         lines.append(f"{len(store.failed)} shapes could not be measured: see {store.folder / tables.RECORD}")
     if any(row["gpu"] != "cpu" for _, row in store.rows.values()):

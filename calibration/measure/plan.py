@@ -99,4 +99,4 @@ def tasks(
     variants: Mapping[str, Sequence[Variant]], what: Deployments, device: Device, effort: Effort
 ) -> Iterator[Task]:
     """Everything to be measured on a device, in order; `variants` by table."""
-    return interleave({name: table_tasks(name, found, what, device, effort) for name, found in variants.items() if found})
+    return interleave({name: table_tasks(name, own, what, device, effort) for name, own in variants.items() if own})

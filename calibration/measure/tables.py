@@ -1,4 +1,4 @@
-"""The measured rows as tables, Parquet where pyarrow is installed, else CSV; `measured.json` says how they were made."""
+"""Measured rows as tables (Parquet where pyarrow is installed, else CSV), and `measured.json`: how they were made."""
 
 from __future__ import annotations
 
