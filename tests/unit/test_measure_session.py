@@ -193,3 +193,17 @@ def test_two_processes_cannot_use_one_folder(tmp_path):
         store.Store(tmp_path)
     kept.close()
     store.Store(tmp_path).close()
+
+
+def test_shards_of_two_machines_can_be_put_together(tmp_path):
+    measure_into(tmp_path / "one", FakeBackend(), 20.0)
+    measure_into(tmp_path / "two", FakeBackend(gpu=device(gpu="L40S-48GB")), 15.0)
+    kept = store.Store(tmp_path / "two")
+    other = dict(kept.rows)
+    kept.close()
+    for path in (tmp_path / "two" / "shards").glob("*.jsonl"):
+        path.rename(tmp_path / "one" / "shards" / f"l40s-{path.name}")
+    before = set(tmp_path.glob("one/shards/*"))
+    _, rows = measure_into(tmp_path / "one", FakeBackend(), 5.0)
+    assert set(other) < set(rows)
+    assert before < set(tmp_path.glob("one/shards/*")), "new shards go beside those that were there"

@@ -75,4 +75,4 @@ def test_what_cannot_be_captured_is_launched_call_by_call_and_marked():
     run = prepared.window(2)
     cuda.did.clear()
     run()
-    assert cuda.did == ["spin", "event", "a", "a", "event", "wait"] and prepared.how == "eager"
+    assert cuda.did == ["event", "a", "a", "event", "wait"] and prepared.how == "eager"

@@ -8,7 +8,8 @@ import sys
 import time
 
 MARK = "@@"
-SPIN_CYCLES = 200_000
+SPIN_CYCLES = 2_000_000
+"""the GPU spins about 1 ms first: by then every rank has launched its graph"""
 
 
 class Rank:
@@ -57,7 +58,8 @@ class Rank:
             self.call()
             self.torch.cuda.synchronize()
             captured = self.torch.cuda.CUDAGraph()
-            with self.torch.cuda.graph(captured):
+            # Another thread of this process watches NCCL; only this one is forbidden to disturb the capture.
+            with self.torch.cuda.graph(captured, capture_error_mode="thread_local"):
                 self._loop()
             self.launch = captured.replay
         return {"how": "graph" if self.cuda and self.graph else "eager"}
@@ -72,7 +74,8 @@ class Rank:
         cuda = self.torch.cuda
         cuda.synchronize()
         first, last = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
-        cuda._sleep(SPIN_CYCLES)
+        if self.graph:
+            cuda._sleep(SPIN_CYCLES)
         first.record()
         self.launch()
         last.record()
