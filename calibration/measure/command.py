@@ -156,7 +156,13 @@ def _device(name: str) -> str:
     return "cuda"
 
 
-def measure(request: Request, backend: Backend, store: Store, tell: Callable[[str], None]) -> Outcome:
+def measure(
+    request: Request,
+    backend: Backend,
+    store: Store,
+    tell: Callable[[str], None],
+    clock: Callable[[], float] = time.monotonic,
+) -> Outcome:
     """Measure for `request.seconds`, then write the tables, also when the device fails or the user interrupts."""
     effort = CPU_EFFORT if backend.device.is_cpu else GPU_EFFORT
     warnings = backend.warnings()
@@ -169,7 +175,7 @@ def measure(request: Request, backend: Backend, store: Store, tell: Callable[[st
         raise UserError(f"--tables: there is no kernel here for {', '.join(request.tables)}")
     for table, found in variants.items():
         tell(f"{table}: {', '.join(f'{v.kernel} ({v.dtype})' for v in found) or 'no kernel here, left out'}")
-    session = Session(backend, store, effort, request.seconds, tell=tell)
+    session = Session(backend, store, effort, request.seconds, clock, tell)
     restore = _terminable()
     try:
         outcome = session.run(plan.tasks(variants, request.deployments, backend.device, effort))

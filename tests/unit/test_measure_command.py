@@ -65,13 +65,14 @@ def test_without_the_kit_it_says_where_it_looked(tmp_path, capsys, monkeypatch):
 
 
 def request(tmp_path, **changes):
-    return command.parsed(command.Options(**{"out": str(tmp_path / "out"), "minutes": "0.01"} | changes))
+    return command.parsed(command.Options(**{"out": str(tmp_path / "out"), "minutes": "0.1"} | changes))
 
 
 def test_a_session_is_recorded_and_its_tables_written(tmp_path):
     said = []
     kept = store.Store(tmp_path / "out")
-    outcome = command.measure(request(tmp_path), FakeBackend(tables=("gemm",)), kept, said.append)
+    fake = FakeBackend(tables=("gemm",))
+    outcome = command.measure(request(tmp_path), fake, kept, said.append, fake.clock)
     assert outcome.measured == len(kept.rows) > 0
     assert any("gemm: fake_gemm (bfloat16)" in line for line in said)
     assert any("moe: no kernel here, left out" in line for line in said)
@@ -98,14 +99,15 @@ def test_a_dead_device_is_told_and_the_tables_are_written(tmp_path):
 
     fake, kept = FakeBackend(tables=("gemm",), breaks=breaks), store.Store(tmp_path / "out")
     with pytest.raises(UserError, match="illegal memory access.*run the same command"):
-        command.measure(request(tmp_path), fake, kept, lambda line: None)
+        command.measure(request(tmp_path), fake, kept, lambda line: None, fake.clock)
     kept.close()
     assert json.loads((tmp_path / "out" / "measured.json").read_text())["rows"] == {"gemm": 3}
 
 
 def test_minutes_0_only_writes_the_tables(tmp_path, capsys):
     kept = store.Store(tmp_path / "out")
-    command.measure(request(tmp_path), FakeBackend(tables=("gemm",)), kept, lambda line: None)
+    fake = FakeBackend(tables=("gemm",))
+    command.measure(request(tmp_path), fake, kept, lambda line: None, fake.clock)
     kept.close()
     table = next((tmp_path / "out").glob("gemm.*"))
     table.unlink()
