@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -47,7 +46,8 @@ class Session:
 
     def run(self, tasks: Iterable[Task]) -> Outcome:
         """Measure until the plan or the time ends, or the user interrupts; what was measured is on disk afterwards."""
-        self.outcome, self._worked, self._doubts = Outcome(), set(), Counter()
+        self.outcome = Outcome()
+        self._worked: set[Variant] = set()
         self._pending: dict[Variant, list[tuple[Task, str]]] = {}
         self._start = self._flushed = self._told = self.clock()
         try:
@@ -67,6 +67,8 @@ class Session:
                 return
             if task.key in self.store:
                 self.outcome.known += 1
+                if task.key in self.store.rows:
+                    self._worked.add(task.variant)
             elif task.variant not in self.outcome.left_out:
                 self._one(task)
                 self._now_and_then()

@@ -140,6 +140,19 @@ def test_a_kernel_that_never_works_is_left_out_and_tried_again_next_time(tmp_pat
     assert {table for table, _ in rows.values()} == {"attention_decode", "gemm"}
 
 
+def test_a_kernel_that_worked_before_is_not_left_out_for_a_few_bad_shapes(tmp_path):
+    few = list(islice(all_tasks(FakeBackend(tables=("gemm",))), 30))
+    measure_into(tmp_path, FakeBackend(), 1e6, tasks=few[:10])
+    bad = {task.key for task in few[10:15]}
+
+    def breaks(chosen, shape):
+        if schema.key("gemm", shape | {"gpu": "H100-SXM-80GB"}) in bad:
+            raise backend.CannotMeasure("OutOfMemoryError: too large")
+
+    outcome, rows = measure_into(tmp_path, FakeBackend(breaks=breaks), 1e6, tasks=few)
+    assert not outcome.left_out and len(rows) == 25
+
+
 def test_a_dead_device_ends_the_session_and_its_shape_is_not_tried_again(tmp_path):
     def breaks(chosen, shape):
         if len(fake.prepared) == 5:
