@@ -205,6 +205,9 @@ def test_vllm_linear_norms_and_experts(env, monkeypatch):
     module(monkeypatch, "vllm.model_executor.layers.fused_moe", fused_experts=fused_experts)
     experts = {"num_tokens": 6, "hidden": 16, "inter": 32, "topk": 2, "num_experts": 4, "tp": 2, "ep": 1}
     assert moe._vllm(env, experts)[0]().shape == (6, 16)
+    module(monkeypatch, "vllm.model_executor.layers.fused_moe")  # vLLM 0.33
+    module(monkeypatch, "vllm.model_executor.layers.fused_moe.fused_moe", fused_experts_impl=fused_experts)
+    assert moe._vllm(env, experts)[0]().shape == (6, 16)
 
 
 def test_every_library_is_offered_where_it_is_installed(env, monkeypatch):
