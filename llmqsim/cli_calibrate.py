@@ -1,17 +1,20 @@
-"""`llmqsim calibrate …`: arguments and printing; the answers come from build.py and score.py."""
+"""`llmqsim calibrate …`: arguments and printing; the answers come from calibrate/ and, for `measure`, the kit."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
+from llmqsim.cli_measure import add_measure
+
 EXIT_OK = 0
 
 
 def add_commands(commands) -> None:
-    """Add `calibrate fit` and `calibrate score` to the command line."""
-    calibrate = commands.add_parser("calibrate", help="fit kernel timings, and score the fits")
+    """Add the `calibrate` group to the command line."""
+    calibrate = commands.add_parser("calibrate", help="time kernels on your own GPU, fit the timings, score the fits")
     actions = calibrate.add_subparsers(title="actions", required=True, metavar="ACTION")
+    add_measure(actions)
     fit = actions.add_parser("fit", help="fit every configuration of a folder of kernel timings")
     fit.add_argument("--kernels", required=True, metavar="DIR", type=Path, help="folder of kernel tables (*.parquet)")
     fit.add_argument("--out", metavar="DIR", type=Path, help="folder to write (default: those that ship)")

@@ -46,7 +46,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "report": FOUNDATION | DATA | {"result", "metrics", "simulation", "scenario", "scenario.build", "hardware", "cost", "kv", "workload", "policies", "engine"},
     "cli": FOUNDATION | DATA | {"result", "metrics", "simulation", "scenario", "report", "workload", "cost", "engine"}
     | {"cli_calibrate"},
-    "cli_calibrate": FOUNDATION | {"report", "cost", "calibrate"},
+    "cli_calibrate": FOUNDATION | {"report", "cost", "calibrate", "cli_measure"},
+    "cli_measure": {"errors"},
 }
 
 
