@@ -1,8 +1,7 @@
 """How many KV blocks fit on a replica's GPUs, item by item.
 
-Rules: ../shared/design/engine_semantics.md section 2 (vLLM, derived there from the KV blocks that vLLM 0.15.1 logged on
-five deployments) and section 6 (SGLang, TensorRT-LLM); what each engine takes is in presets/engines.yaml.
-docs/engine_presets.md compares the result with every measured server.
+Rules: docs/engine_presets.md, which compares the result with every measured server (vLLM's rule was derived from the KV
+blocks that vLLM 0.15.1 logged on five deployments); what each engine takes is in presets/engines.yaml.
 """
 
 from __future__ import annotations
