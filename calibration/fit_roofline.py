@@ -35,7 +35,7 @@ SOURCES = {
     "gemm, attention, all-reduce": "github.com/ai-dynamo/aiconfigurator, "
     "aic-core/src/aiconfigurator_core/systems/data, commit 095f58a5, Apache-2.0",
     "elementwise check": "github.com/microsoft/vidur, data/profiling/compute, commit 7d475133, MIT",
-    "elementwise constants, derate": "../shared/design/fidelity_study.md section 2",
+    "elementwise constants, derate": "docs/cost_model.md, fidelity study section 2",
 }
 DERATE = {"share": 0.08, "start_tokens": 128, "full_tokens": 512}
 HEADER = """# Written by calibration/fit_roofline.py; do not edit. `held_out`: errors on shape blocks that a fit did not see.

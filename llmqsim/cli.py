@@ -93,7 +93,8 @@ def _parser() -> argparse.ArgumentParser:
     workload = commands.add_parser("workload", help="make a length table from your own trace")
     actions = workload.add_subparsers(title="actions", required=True, metavar="ACTION")
     fit = actions.add_parser("fit", help="fit prompt and output lengths and print how well they fit")
-    fit.add_argument("trace", metavar="TRACE", help="CSV (or .gz) with arrival_s, prompt_tokens, output_tokens, or Azure's")
+    columns = "arrival_s, prompt_tokens, output_tokens"
+    fit.add_argument("trace", metavar="TRACE", help=f"CSV (or .gz) with {columns}, or Azure's")
     fit.add_argument("-o", "--output", required=True, metavar="LENGTHS.yaml", help="where to write the table")
     fit.set_defaults(command=_workload_fit)
 
@@ -105,7 +106,7 @@ def _parser() -> argparse.ArgumentParser:
 
     add_commands(commands)
 
-    presets = commands.add_parser("presets", help="list the models, GPUs, engines, workloads and policies known by name")
+    presets = commands.add_parser("presets", help="list models, GPUs, engines, workloads and policies known by name")
     presets.set_defaults(command=_presets)
     return parser
 
@@ -168,7 +169,8 @@ def _announce_compilation() -> None:
 
 def _explain(arguments: argparse.Namespace) -> int:
     from llmqsim.report import files
-    from llmqsim.report.explain import explain, explain_text
+    from llmqsim.report.explain import explain
+    from llmqsim.report.explain_page import explain_text
 
     scenario = _load(arguments)
     check_outputs({"--json": arguments.json}, scenario.inputs())
@@ -182,7 +184,7 @@ def _explain(arguments: argparse.Namespace) -> int:
 def _metrics(arguments: argparse.Namespace) -> int:
     from llmqsim.metrics.events import read_events
     from llmqsim.report import files
-    from llmqsim.report.tables import events_screen
+    from llmqsim.report.events_screen import events_screen
 
     check_outputs({"--json": arguments.json}, [arguments.events])
     measured = read_events(arguments.events)
@@ -209,7 +211,7 @@ def _schema(arguments: argparse.Namespace) -> int:
 
 
 def _presets(arguments: argparse.Namespace) -> int:
-    from llmqsim.report.explain import presets_text
+    from llmqsim.report.presets import presets_text
 
     print(presets_text())
     return EXIT_OK

@@ -1,7 +1,7 @@
 """Host time inside a step: what the CPU adds between two steps on the GPU, as an engine preset measured it.
 
 Time outside the step (tokenise, HTTP, detokenise) is HostCost.request_before_s and request_after_s and never enters a
-step. Source of form and values: ../shared/design/fidelity_study.md section 2.
+step. Source of form and values: docs/engine_presets.md.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def sampled_rows_s(host: HostCost, options: EngineOptions, gpu: Gpu, vocab: int,
     """Seconds that sampling and streaming add to the LM head, for an array of sampled rows; none without rows.
 
     Top-p and top-k sort the vocabulary of each row, which moves memory: the fitted time is the H100's and scales with
-    bandwidth (../shared/design/fidelity_study.md section 2: 1.6 times on A100).
+    bandwidth (docs/engine_presets.md: 1.6 times on A100).
     """
     seconds = host.per_streamed_token_s * rows
     if options.sampler == "top_p":

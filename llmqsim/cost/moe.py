@@ -1,7 +1,7 @@
 """Routed experts: the time of one layer's experts on one GPU from the tokens of a step. A physical form, not fitted.
 
 Random routing touches E (1 - (1 - k/E)^n) of E experts, each of which is read once; the arithmetic is that of the n k
-pairs of token and expert (../shared/design/fidelity_study.md section 2). Rates are those of the GPU's GEMMs.
+pairs of token and expert (docs/cost_model.md). Rates are those of the GPU's GEMMs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from llmqsim.cost.operators import Gemm
 
 LAUNCH_S = 1e-5
-"""routing, sorting, two grouped GEMMs, un-permutation (../shared/design/fidelity_study.md section 2, the 10 us there)"""
+"""routing, sorting, two grouped GEMMs, un-permutation (docs/cost_model.md)"""
 
 
 def active_experts(tokens, experts: int, per_token: int) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from llmqsim.engine import rules
+from llmqsim.engine import rules, swap
 from llmqsim.engine.plan import StepPlan
 from llmqsim.engine.queue import WaitingQueue
 from llmqsim.engine.sequence import Sequence, Stage
@@ -87,7 +87,7 @@ class StepDraft:
         return True
 
     def preempt(self, victim: Sequence, last: bool = False) -> None:
-        """Take a running request's blocks away. last: it waits at the end of the queue, and its KV is not kept cached."""
+        """Take a running request's blocks away. last: it waits at the end of the queue, its KV not kept cached."""
         self.budget += self.plan.take_back(victim)
         self._replica.pool.forget(victim, victim.hit_tokens if last else victim.computed_tokens)
         self.plan.copied_blocks += self._replica.preempt(victim, last)
@@ -98,7 +98,7 @@ class StepDraft:
         replica = self._replica
         if rules.has_place(len(replica.running), replica.options.max_num_seqs, self.budget) != rules.ADMITTED:
             return False
-        blocks = replica.swap_in(request)
+        blocks = swap.back(replica, request)
         self.plan.copied_blocks += blocks
         return blocks > 0
 

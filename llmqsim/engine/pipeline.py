@@ -9,7 +9,6 @@ Source: vLLM V1, docs/engine_semantics.md. Stages are taken as equally long; the
 
 from __future__ import annotations
 
-from llmqsim import clock
 from llmqsim.engine.plan import StepPlan
 from llmqsim.engine.reference import ReferenceReplica
 
@@ -37,7 +36,7 @@ class PipelinedReplica(ReferenceReplica):
         """Steps have their times from the moment they are formed."""
 
     def _enter_pipeline(self, step: StepPlan) -> None:
-        """It starts when the first stage is free, and leaves the last one no sooner than a stage after the step before."""
+        """It starts when the first stage is free, and leaves the last no sooner than a stage after the step before."""
         stage_ns = -(-step.duration_ns // self._stages)
         step.start(max(self.env.now, self._first_stage_free_ns))
         if self._steps:

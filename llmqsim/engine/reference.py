@@ -10,19 +10,18 @@ during step n joins n + 2, blocks freed by n serve n + 2, and an end that nobody
 
 from __future__ import annotations
 
-from bisect import insort
 from collections import deque
 from collections.abc import Callable
 
 import simpy
 
 from llmqsim import clock
-from llmqsim.cost import kernels
-from llmqsim.engine import rules
+from llmqsim.engine import rules, swap
 from llmqsim.engine.book import Book
 from llmqsim.engine.deployment import Deployment
 from llmqsim.engine.draft import StepDraft, View
 from llmqsim.engine.plan import StepPlan
+from llmqsim.engine.price import duration_ns
 from llmqsim.engine.queue import WaitingQueue
 from llmqsim.engine.sequence import Sequence, Stage
 from llmqsim.errors import InvariantError
@@ -192,7 +191,7 @@ class ReferenceReplica:
         if not plan.rows:
             return None
         plan.running = len(self.running) + len(self._ended)
-        self._price(plan)
+        plan.duration_ns = duration_ns(plan, self._cost, self._link, self.options.block_size)
         return plan
 
     def _draft(self) -> StepDraft:
@@ -204,27 +203,6 @@ class ReferenceReplica:
     def _view(self) -> View:
         now, state = self.env.now, self._state
         return View(now, tuple(self.running), tuple(self._ended), tuple(self.swapped), state, self._left, self)
-
-    def _price(self, plan: StepPlan) -> None:
-        """How long the step takes, and whether it leaves what the cost model was measured on."""
-        costs, params = self._cost.costs, self._cost.params
-        attention = 0.0
-        for query_tokens, kv_tokens in plan.chunks.values():
-            attention += kernels.prefill_attention_ns(costs, params, query_tokens, kv_tokens)
-        plan.duration_ns = kernels.step_ns(
-            costs,
-            params,
-            plan.decode_requests + plan.idle_rows,
-            plan.decode_kv_tokens + plan.idle_kv_tokens,
-            plan.prefill_tokens + plan.padding_tokens,
-            len(plan.chunks),
-            attention,
-            plan.sampled_rows + plan.idle_rows,
-            plan.running,
-        )
-        copied = plan.copied_blocks + plan.loaded_tokens // self.options.block_size
-        if copied:
-            plan.duration_ns += self._link.copy_ns(copied)
 
     def _commit(self, step: StepPlan) -> None:
         """A step ends: its tokens are delivered, and who has all of them leaves and returns his blocks."""
@@ -274,38 +252,13 @@ class ReferenceReplica:
         self.running.remove(victim)
         victim.preemptions += 1
         self.usage.preemptions += 1
-        if self.preemption.swaps:
-            blocks = victim.kv_blocks
-            if self.host_pool.take(blocks):
-                victim.swapped_blocks = blocks
-                victim.preempted_ns = self.env.now
-                victim.stage = Stage.SWAPPED
-                self.pool.release(victim)
-                insort(self.swapped, victim, key=lambda s: (s.arrival_ns, s.row))
-                self.usage.swapped_blocks += blocks
-                return blocks
-            self.usage.swap_refused += 1
+        if self.preemption.swaps and (blocks := swap.out(self, victim)) is not None:
+            return blocks
         self.pool.release(victim)
         victim.high_water_tokens = max(victim.high_water_tokens, victim.computed_tokens)
         victim.computed_tokens = victim.hit_tokens = 0
         self.queue.rejoin(victim, self.env.now, last)
         return 0
-
-    def swap_in(self, sequence: Sequence) -> int:
-        """Bring a swapped request back into the running list; return the blocks to copy, 0 if they are not free."""
-        blocks = sequence.swapped_blocks
-        if blocks + 1 > self.pool.free_blocks - self.watermark_blocks and self.running:
-            return 0
-        if not self.pool.take(sequence, blocks):
-            return 0
-        self.host_pool.release(blocks)
-        sequence.swapped_blocks = 0
-        self.swapped.remove(sequence)
-        self.queue.settle(sequence, self.env.now)
-        sequence.stage = Stage.RUNNING
-        self.running.append(sequence)
-        self.usage.swapped_blocks += blocks
-        return blocks
 
     def _finish(self, sequence: Sequence) -> None:
         if sequence.stage is Stage.WAITING:  # preempted after its last token went under way

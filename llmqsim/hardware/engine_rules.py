@@ -19,7 +19,7 @@ SGLANG_BYTES_PER_CHUNK_TOKEN = 3 * MIB // 2
 SGLANG_BYTES_PER_GRAPH_ROW = 2 * MIB
 SGLANG_BYTES_PER_GPU = GIB // 8
 SGLANG_LEAST_RESERVE_BYTES, SGLANG_LARGE_CARD_BYTES = 10 * GIB, 60 * GIB
-"""SGLang's mem_fraction_static (../shared/design/engine_semantics.md section 6)"""
+"""SGLang's mem_fraction_static (docs/engine_presets.md)"""
 
 
 def defaults_by_gpu(entry: Entry, sources: Sources, values: dict, origins: dict, gpu: Gpu | None) -> None:

@@ -1,8 +1,7 @@
 """How many KV blocks fit on a replica's GPUs, item by item.
 
-Rules: ../shared/design/engine_semantics.md section 2 (vLLM, derived there from the KV blocks that vLLM 0.15.1 logged on
-five deployments) and section 6 (SGLang, TensorRT-LLM); what each engine takes is in presets/engines.yaml.
-docs/engine_presets.md compares the result with every measured server.
+Rules: docs/engine_presets.md, which compares the result with every measured server (vLLM's rule was derived from the KV
+blocks that vLLM 0.15.1 logged on five deployments); what each engine takes is in presets/engines.yaml.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ LARGE_VOCABULARY = 128_000
 PROFILED_TOKENS = 2048
 """tokens of the dummy run that the engines' base reserve was read off"""
 RULE = "capacity rule of {preset}: {source}"
+LARGE_STEP = "activations of a large step"
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,8 @@ def _bytes_per_token(model: Model | None, options: EngineOptions) -> tuple[int |
     width = model.kv_dtype_bytes(options.kv_cache_dtype)
     per_token = model.kv_bytes_per_token(width)
     if model.kv_lora_rank:
-        text = f"{model.layers} layers x ({model.kv_lora_rank} latent + {model.qk_rope_head_dim} rotary) x {width} bytes"
+        latent = f"{model.kv_lora_rank} latent + {model.qk_rope_head_dim} rotary"
+        text = f"{model.layers} layers x ({latent}) x {width} bytes"
     else:
         text = f"2 x {model.layers} layers x {model.kv_heads} KV heads x {model.head_dim} head size x {width} bytes"
     return per_token, f"{text} = {per_token:,} bytes a token"
@@ -175,7 +176,7 @@ def _reserve(model: Model, tp: int, options: EngineOptions) -> list[Item]:
     more = options.max_num_batched_tokens - PROFILED_TOKENS
     if rule.base_bytes and more > 0:
         each = activation_bytes_per_token(model, tp)
-        items.append(Item("activations of a large step", -more * each, f"{more:,} tokens above 2,048 x {each:,} bytes"))
+        items.append(Item(LARGE_STEP, -more * each, f"{more:,} tokens above 2,048 x {each:,} bytes"))
     graphs = len(options.cudagraph_capture_sizes)
     if rule.graph_bytes_per_layer and graphs:
         stage = model.layers // options.pipeline_parallel_size
@@ -205,6 +206,14 @@ def _check_fit(
     budget, taken = items[0], " + ".join(f"{item.name} {_gib(-item.bytes)}" for item in items[1:])
     pp = options.pipeline_parallel_size
     spread = f"{tp * pp} x {gpu.name}" + (f" in {pp} stages" if pp > 1 else "")
+    step = sum(-item.bytes for item in items if item.name == LARGE_STEP)
+    if pool + step > 0:
+        fits = PROFILED_TOKENS + (pool + step - 1) // activation_bytes_per_token(model, tp)
+        raise ScenarioError(
+            f"engine.max_num_batched_tokens: the activations of such a step leave no memory for the KV cache on {spread} "
+            f"(got {options.max_num_batched_tokens:,}): {_gib(step)} of {_gib(pool + step)}; at most {fits:,}, "
+            f"and fewer leave room for requests"
+        )
     raise ScenarioError(
         f"tensor_parallel_size: {model.name} does not fit on {spread} (got {tp}): {taken} "
         f"= {_gib(budget.bytes - pool)} on each GPU, and {budget.formula} = {_gib(budget.bytes)}; "

@@ -27,7 +27,7 @@ def notes(result: Result, requests: dict[str, Any], kv: dict[str, Any]) -> list[
         said.append(f"{unborn} of the workload's {len(result.table)} requests had not arrived when the run ended")
     thin = [(p, done * (100 - p) / 100) for p in (99, 95, 90) if done * (100 - p) < BEHIND_A_PERCENTILE * 100]
     if done and thin:
-        held = ", ".join(f"p{p} on the slowest {max(1, round(behind))}" for p, behind in thin)
+        held = ", ".join(f"p{p} on {'the slowest ' if p == 99 else ''}{max(1, round(behind))}" for p, behind in thin)
         said.append(f"few requests: of {done} completed, {held}")
     return said
 

@@ -10,15 +10,11 @@ from typing import Any
 from llmqsim.hardware import serving
 from llmqsim.hardware.data import read_preset
 from llmqsim.hardware.gpu import WRITTEN, Gpu
-from llmqsim.report.explain_page import explain_text
 from llmqsim.report.explain_steps import typical_steps
 from llmqsim.report.explain_workload import workload
-from llmqsim.report.presets import presets_text
 from llmqsim.scenario.build import Servers, build_servers, build_workload
 from llmqsim.scenario.load import Scenario
 from llmqsim.version import __version__
-
-__all__ = ["explain", "explain_text", "presets_text"]
 
 DEFAULT = "default"
 OWN_COST = "own cost model"

@@ -9,13 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from llmqsim.metrics.waiting import WORDS
 from llmqsim.report import headline, parts
-from llmqsim.report.events_screen import events_screen
 from llmqsim.report.show import NOTHING, clip, count, duration, figures, limit, percent, wrap
 
 if TYPE_CHECKING:
     from llmqsim.result import Result
-
-__all__ = ["events_screen", "render", "screen"]
 
 WIDTH, LINES = 100, 25
 LABEL = 12

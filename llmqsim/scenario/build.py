@@ -126,8 +126,16 @@ def _place(scenario: Scenario, fault: str) -> str:
 
 def _model(scenario: Scenario) -> Model:
     spec, quantization = scenario.spec.model, scenario.spec.engine.quantization
-    made = model(spec) if isinstance(spec, str) else model_from_config(scenario.folder / spec.config)
+    made = model(spec) if isinstance(spec, str) else _own_model(scenario, spec.config)
     return made if quantization is None else made.quantized(QUANTIZATIONS[quantization])
+
+
+def _own_model(scenario: Scenario, config: str) -> Model:
+    """The model of a config.json, whose faults say where the scenario names it."""
+    try:
+        return model_from_config(scenario.folder / config)
+    except ScenarioError as error:
+        raise ScenarioError(*(f"model.config: {fault}" for fault in error.faults)) from None
 
 
 def _gpu(scenario: Scenario) -> Gpu:

@@ -57,7 +57,7 @@ class Ordering(_Policy):
     """Who is next in the waiting queue. `ordering: NAME` is short for `{policy: NAME}`."""
 
     policy: Annotated[str, rules.text("the name of an ordering policy", "fcfs")] = Field(
-        description="Ordering policy: fcfs, or one that you registered."
+        description="Ordering policy: fcfs, priority, or one that you registered."
     )
 
 
@@ -65,7 +65,8 @@ class Preemption(_Policy):
     """Who gives way when KV blocks run out, and how. `preemption: NAME` is short for `{policy: NAME}`."""
 
     policy: Annotated[str, rules.text("the name of a preemption policy", "recompute_newest")] = Field(
-        description="Preemption policy: recompute_newest, swap_newest, or one that you registered."
+        description="Preemption policy: recompute_newest, recompute_least_urgent, swap_newest, or one that you "
+        "registered."
     )
 
 
@@ -74,7 +75,8 @@ class HostLink(Spec):
 
     bandwidth: Bandwidth | None = Field(None, description="Of merged copies, bytes per second.")
     per_block: HostTime | None = Field(
-        None, description="Time of each block when blocks are copied one by one, as in vLLM V0, instead of merged copies."
+        None,
+        description="Time of each block when blocks are copied one by one, as in vLLM V0, instead of merged copies.",
     )
 
 
@@ -156,7 +158,8 @@ class Engine(Spec):
     )
     sampler: Annotated[str, rules.choice("plain", "top_p")] | None = Field(
         None,
-        description="`top_p` sorts the vocabulary for top-p or top-k in every step; default: as the model is published.",
+        description="`top_p` sorts the vocabulary for top-p or top-k in every step; default: as the model is "
+        "published.",
     )
     long_prefill_token_threshold: Annotated[int, rules.whole(0)] | None = Field(
         None, description="Most tokens that one request gets in a step; 0: no such limit."

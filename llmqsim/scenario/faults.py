@@ -12,6 +12,15 @@ from llmqsim.scenario.kinds import KIND, NO_KIND
 from llmqsim.scenario.schema import ScenarioSpec
 
 LONGEST_SHOWN = 60
+SHORT_NAMES = {
+    "tp": "tensor_parallel_size",
+    "pp": "pipeline_parallel_size",
+    "dp": "replicas",
+    "qps": "rate",
+    "rps": "rate",
+    "concurrency": "clients",
+}
+"""what people type, and the key that they mean"""
 
 
 def show(value: Any) -> str:
@@ -84,7 +93,7 @@ def _unknown_key(path: shape.Path, value: Any, owner: type[BaseModel]) -> str:
     start = f"unknown key (got {show(value)})"
     sought = key.replace("-", "_").rsplit(".", 1)[-1]
     near = did_you_mean(sought, known)
-    elsewhere = [".".join(p) for p in shape.all_paths() if p[-1] == sought and p != path]
+    elsewhere = [".".join(p) for p in shape.all_paths() if p[-1] == SHORT_NAMES.get(sought, sought) and p != path]
     if path in (("extends",), ("variants",)):
         return f"{start}; it belongs at the top of a scenario file, not in an override"
     if "." in key:
@@ -94,7 +103,8 @@ def _unknown_key(path: shape.Path, value: Any, owner: type[BaseModel]) -> str:
     if near:
         return start + near
     far = did_you_mean(sought, {p[-1]: p for p in shape.all_paths()})
-    home = next((".".join(p) for p in shape.all_paths() if far and f"'{p[-1]}'" in far), "")
+    homes = [p for p in shape.all_paths() if far and f"'{p[-1]}'" in far]
+    home = ".".join(min(homes, key=len, default=()))
     return f"{start}; did you mean '{home}'?" if home else f"{start}; known: {', '.join(known)}"
 
 

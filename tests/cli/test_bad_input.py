@@ -61,7 +61,7 @@ LINES = {
     "scenario is a folder": ("run folder", "folder directory"),
     "trace is a folder": ("run s.yaml --trace folder", "folder"),
     "lengths are a folder": ("run s.yaml --set 'workload.lengths={file: folder}'", "folder"),
-    "config is a folder": ("run served.yaml --set 'model={config: folder}'", "folder directory config.json"),
+    "config is a folder": ("run served.yaml --set 'model={config: folder}'", "model.config folder directory config.json"),
     "events are a folder": ("metrics folder", "folder"),
     "fit a folder": ("workload fit folder -o x.yaml", "folder"),
     "a name too long": (f"run s.yaml --trace {'x' * 300}", "xxx"),

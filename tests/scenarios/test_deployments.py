@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from llmqsim import load, simulate
-from llmqsim.report.explain import explain, explain_text
+from llmqsim.report.explain import explain
+from llmqsim.report.explain_page import explain_text
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "scenarios" / "deployments").glob("*.yaml"))

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from llmqsim.errors import ScenarioError
 from llmqsim.hardware.hf_config import model_from_config
 from llmqsim.hardware.model import Model
-from llmqsim.report.explain import explain, explain_text
+from llmqsim.report.explain import explain
+from llmqsim.report.explain_page import explain_text
 from llmqsim.scenario.build import build_servers
 from llmqsim.scenario.load import from_mapping, load_text
 

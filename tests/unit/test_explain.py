@@ -11,8 +11,10 @@ from llmqsim import registry
 from llmqsim.errors import ScenarioError
 from llmqsim.cost.store import shipped
 from llmqsim.hardware.data import read_preset
-from llmqsim.report.explain import explain, explain_text, presets_text
+from llmqsim.report.explain import explain
+from llmqsim.report.explain_page import explain_text
 from llmqsim.report.explain_show import exact_seconds, shown
+from llmqsim.report.presets import presets_text
 from llmqsim.scenario.load import from_mapping, load
 from llmqsim.units import parse_seconds
 from llmqsim.workload.table_file import preset_names
@@ -130,7 +132,7 @@ def test_every_value_names_where_it_was_set(tmp_path):
     assert origin(options["in_flight"]) == (1, "x.yaml:9 (async_scheduling: false)")
     assert origin(options["cudagraph_capture_sizes"]) == ([], "x.yaml:10 (enforce_eager: true)")
     assert origin(options["enable_chunked_prefill"]) == (True, "preset vllm-0.19")
-    assert "engine_semantics" in options["enable_chunked_prefill"]["source"]
+    assert "engine_presets" in options["enable_chunked_prefill"]["source"]
     assert origin(found["host"]["per_step"]) == (1e-3, "x.yaml:11")
     assert origin(found["host"]["per_running"]) == (1.7e-6, "preset vllm-0.19")
     assert origin(found["model"]["name"]) == ("llama-3.1-8b", "x.yaml:5")

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from llmqsim.errors import DataError
 from llmqsim.metrics.waiting import WORDS
 from llmqsim.records import GapHistogram, ReplicaUsage
 from llmqsim.report.files import to_json, write_json, write_requests

@@ -96,6 +96,7 @@ VALUES = {
     "engine.host.per_step=-1 ms": "engine.host.per_step: must not be negative (got '-1 ms')",
     "engine.block_size.x=1": "engine.block_size: must be a whole number (got a mapping with 'x')",
     "engine=5": "engine: must be a mapping of keys (got 5); its keys: preset, max_num_seqs",
+    "tp=2": "tp: unknown key (got 2); did you mean 'tensor_parallel_size'?",
     "max_num_seqs=5": "max_num_seqs: unknown key (got 5); did you mean 'engine.max_num_seqs'?",
     "engine.replicas=5": "engine.replicas: unknown key (got 5); did you mean 'replicas'?",
     "engine.max-num-seqs=5": "engine.max-num-seqs: unknown key (got 5); did you mean 'max_num_seqs'?",
