@@ -90,6 +90,12 @@ def test_a_static_batch_waits_for_its_longest_member_and_pads():
     assert usage.padded_tokens == 6  # 4 padded to 10
 
 
+@pytest.mark.parametrize("batching", ["static", "orca"])
+def test_no_token_budget_limits_a_batch_of_2023(batching):
+    cluster = run(table(*[(0.0, 10, 2)] * 4), batching=batching, max_num_seqs=4, max_num_batched_tokens=16)
+    assert seconds(cluster.table.first_token_ns) == [1.0] * 4
+
+
 def test_padding_and_ended_rows_cost_what_real_ones_do():
     cost = lower.affine(per_prefill_token_s=1.0, per_decode_request_s=0.5)
     cluster = run(table((0.0, 10, 2), (0.0, 4, 3)), batching="static", cost=cost)
