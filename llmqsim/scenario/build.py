@@ -23,7 +23,7 @@ from llmqsim.hardware.model import Model, model
 from llmqsim.kv.capacity import KvCapacity, kv_capacity
 from llmqsim.options import EngineOptions, HostCost
 from llmqsim.requests import Reason, RequestTable
-from llmqsim.scenario.deployment import QUANTIZATIONS, Batching
+from llmqsim.scenario.deployment import QUANTIZATIONS, Batching, Preemption
 from llmqsim.scenario.load import Scenario
 from llmqsim.scenario.schema import WarmupRequests
 from llmqsim.workload import build as workload
@@ -84,7 +84,7 @@ def build_servers(scenario: Scenario) -> Servers:
         routing=_policy(scenario, "routing", "routing", spec.routing),
         batching=batching,
         ordering=_policy(scenario, "engine.ordering", "ordering", spec.engine.ordering),
-        preemption=_policy(scenario, "engine.preemption", "preemption", spec.engine.preemption),
+        preemption=_policy(scenario, "engine.preemption", "preemption", preemption_of(scenario)[0]),
     )
     _check_swap(scenario, deployment)
     return Servers(network, card, tp, deployment, origins)
@@ -160,6 +160,14 @@ def batching_of(scenario: Scenario) -> Batching:
     """The batching policy that the scenario names, or else the one of its engine preset."""
     spec = scenario.spec.engine
     return spec.batching or Batching(policy=serving.batching_policy(spec.preset)[0])
+
+
+def preemption_of(scenario: Scenario) -> tuple[Preemption, str]:
+    """The preemption policy and where it was set: vLLM's priority scheduling takes the least urgent, unless told else."""
+    spec, origin = scenario.spec.engine, scenario.origins["engine.preemption.policy"]
+    if origin == "default" and spec.ordering.policy == "priority":
+        return Preemption(policy="recompute_least_urgent"), "default with ordering: priority"
+    return spec.preemption, origin
 
 
 def _overrides(scenario: Scenario) -> dict[str, Any]:
