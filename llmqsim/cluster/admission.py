@@ -19,7 +19,7 @@ def refusals(table: RequestTable, deployment: Deployment) -> np.ndarray:
         most = table.prompt_tokens + table.max_tokens if batching.holds_maximum else total - 1
         held = -(-most // options.block_size) + batching.spare_blocks
         reason[held > deployment.capacity.usable_blocks] = Reason.EXCEEDS_KV_POOL
-    if not options.enable_chunked_prefill:
+    if not options.enable_chunked_prefill and deployment.batching.has_token_budget:
         reason[total - 1 > options.max_num_batched_tokens] = Reason.EXCEEDS_TOKEN_BUDGET  # a preempted one must fit, too
     if options.max_model_len is not None:
         reason[total > options.max_model_len] = Reason.EXCEEDS_MAX_MODEL_LEN

@@ -66,7 +66,7 @@ class Deployment:
             self._host_blocks(options.kv_offloading_bytes),
         )
         if prefixes is not None and prefixes.warm:
-            pool.warm(prefixes.hashes.tolist())
+            pool.warm(prefixes.row(row) for row in range(len(table)))
         return pool
 
     def _host_blocks(self, host_bytes: int) -> int:

@@ -14,13 +14,16 @@ from llmqsim.errors import InvariantError
 if TYPE_CHECKING:
     from llmqsim.engine.reference import ReferenceReplica
 
+NO_BUDGET = 1 << 60
+"""tokens of a step that nothing but slots and memory limits"""
+
 
 class StepDraft:
     """The step being formed: the verbs of policies.protocol.StepDraft, and the accounting behind them."""
 
     def __init__(self, replica: ReferenceReplica):
         self._replica = replica
-        self.budget = replica.options.max_num_batched_tokens
+        self.budget = replica.options.max_num_batched_tokens if replica.batching.has_token_budget else NO_BUDGET
         self.plan = StepPlan()
         self.preempted = False
         self.exhausted = False

@@ -120,14 +120,23 @@ class PrefixPool(KvPool):
         holder.block_ids.clear()
         holder.kv_blocks = holder.hashed_blocks = 0
 
-    def warm(self, keys: Iterable[int]) -> None:
-        """Fill the cache before the run as if these blocks had been computed and freed, in this order, as far as it goes."""
-        for key in islice(dict.fromkeys(keys), self.usable_blocks):
-            block = self._pop()
-            self._put_hash(block, key)
-            self._references[block] = 0
-            self._free[block] = None
-            self.free_blocks += 1
+    def warm(self, prompts: Iterable[list[int]]) -> None:
+        """Fill the cache before the run as if prompts with these keys had been served one after the other, as far as it
+        goes: each is freed tail first, so that the heads live longest.
+        """
+        room = self.usable_blocks
+        for keys in prompts:
+            new = list(islice((key for key in keys if key not in self._blocks_of), room))
+            blocks = [self._pop() for _ in new]
+            for block, key in zip(blocks, new, strict=True):
+                self._put_hash(block, key)
+            for block in reversed(blocks):
+                self._references[block] = 0
+                self._free[block] = None
+                self.free_blocks += 1
+            room -= len(new)
+            if not room:
+                return
 
     def _leading(self, holder: Holder):
         """Hashes of the leading blocks that are cached, in order."""

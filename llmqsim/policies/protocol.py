@@ -125,6 +125,8 @@ class Batching:
 
     keeps_slots = False
     """do requests that ended keep slot and blocks until all of the batch has?"""
+    has_token_budget = True
+    """does max_num_batched_tokens limit a step? Without, slots and memory alone do"""
     holds_maximum = False
     """does a request hold the blocks of prompt + max_tokens from its admission on?"""
     takes_swapped = False

@@ -12,7 +12,7 @@ from llmqsim.hardware.data import read_preset
 from llmqsim.hardware.gpu import WRITTEN, Gpu
 from llmqsim.report.explain_steps import typical_steps
 from llmqsim.report.explain_workload import workload
-from llmqsim.scenario.build import Servers, build_servers, build_workload
+from llmqsim.scenario.build import Servers, build_servers, build_workload, preemption_of
 from llmqsim.scenario.load import Scenario
 from llmqsim.version import __version__
 
@@ -100,15 +100,15 @@ def _engine(scenario: Scenario, servers: Servers) -> dict[str, Any]:
         if name != "preset":
             found[name] = _value(getattr(options, name), *_engine_origin(scenario, servers, name))
     for name in POLICIES:
-        policy = getattr(spec, name)
+        policy, origin = getattr(spec, name), scenario.origins.get(f"engine.{name}.policy", DEFAULT)
+        if name == "preemption":
+            policy, origin = preemption_of(scenario)
         if policy is None:
             default, source = serving.batching_policy(options.preset)
             found[name] = _value(default, f"preset {options.preset}", source)
             continue
         said = ", ".join(f"{key} {value}" for key, value in policy.parameters.items())
-        found[name] = _value(
-            f"{policy.policy} ({said})" if said else policy.policy, scenario.origins[f"engine.{name}.policy"]
-        )
+        found[name] = _value(f"{policy.policy} ({said})" if said else policy.policy, origin)
     return found
 
 

@@ -23,13 +23,16 @@ from llmqsim.hardware.hf_config import model_from_config
 from llmqsim.hardware.model import Model, model
 from llmqsim.kv.capacity import KvCapacity, kv_capacity
 from llmqsim.options import EngineOptions, HostCost
-from llmqsim.requests import Reason
-from llmqsim.scenario.deployment import QUANTIZATIONS, Batching
+from llmqsim.requests import Reason, RequestTable
+from llmqsim.scenario.deployment import QUANTIZATIONS, Batching, Preemption
 from llmqsim.scenario.load import Scenario
 from llmqsim.scenario.schema import WarmupRequests
 from llmqsim.workload import build as workload
 
 assert policies, "imported to register the built-in policies"
+
+OVER_RESERVED = 2
+"""a policy that holds the maximum is worth a note when it holds this many times what requests use"""
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,10 @@ def build_servers(scenario: Scenario) -> Servers:
             spec.engine.preset, card, network, tp, _overrides(scenario), ideal=ideal, check_version=chosen
         ),
     )
-    _check_options(scenario, options, network)
+    batching = _policy(scenario, "engine.batching", "batching", batching_of(scenario))
+    _check_options(scenario, options, network, batching.has_token_budget)
+    if not batching.has_token_budget:
+        origins["max_num_batched_tokens"] += "; plays no part: this batching has no token budget"
     options, capacity = _located(scenario, lambda: _memory(scenario, network, card, tp, options))
     cost = _located(scenario, lambda: _cost(scenario, network, card, tp, options, host))
     deployment = Deployment(
@@ -77,9 +83,9 @@ def build_servers(scenario: Scenario) -> Servers:
         cost=cost,
         capacity=capacity,
         routing=_policy(scenario, "routing", "routing", spec.routing),
-        batching=_policy(scenario, "engine.batching", "batching", batching_of(scenario)),
+        batching=batching,
         ordering=_policy(scenario, "engine.ordering", "ordering", spec.engine.ordering),
-        preemption=_policy(scenario, "engine.preemption", "preemption", spec.engine.preemption),
+        preemption=_policy(scenario, "engine.preemption", "preemption", preemption_of(scenario)[0]),
     )
     _check_swap(scenario, deployment)
     return Servers(network, card, tp, deployment, origins)
@@ -99,7 +105,19 @@ def build_workload(scenario: Scenario, servers: Servers, seed: int, replication:
         ),
     )
     _check_any_servable(scenario, made, servers)
-    return made
+    return replace(made, notes=(*made.notes, *_over_reserved(made.table, servers.deployment)))
+
+
+def _over_reserved(table: RequestTable, deployment: Deployment) -> tuple[str, ...]:
+    """A note where a batching policy that holds the longest possible answer lets in few, because nobody bounds it."""
+    if not deployment.batching.holds_maximum or deployment.capacity is None:
+        return ()
+    used = float((table.prompt_tokens + table.output_tokens).mean())
+    held = float((table.prompt_tokens + table.max_tokens).mean())
+    fit = int(deployment.capacity.usable_tokens / held)
+    if held < OVER_RESERVED * used or fit >= deployment.options.max_num_seqs:
+        return ()
+    return (f"memory is held for {held:,.0f} tokens a request, {used:,.0f} are used: {fit} fit; set workload.max_tokens",)
 
 
 def _traffic(scenario: Scenario) -> dict[str, Any]:
@@ -151,6 +169,14 @@ def batching_of(scenario: Scenario) -> Batching:
     """The batching policy that the scenario names, or else the one of its engine preset."""
     spec = scenario.spec.engine
     return spec.batching or Batching(policy=serving.batching_policy(spec.preset)[0])
+
+
+def preemption_of(scenario: Scenario) -> tuple[Preemption, str]:
+    """The preemption policy and where it was set: vLLM's priority scheduling takes the least urgent, unless told else."""
+    spec, origin = scenario.spec.engine, scenario.origins["engine.preemption.policy"]
+    if origin == "default" and spec.ordering.policy == "priority":
+        return Preemption(policy="recompute_least_urgent"), "default with ordering: priority"
+    return spec.preemption, origin
 
 
 def _overrides(scenario: Scenario) -> dict[str, Any]:
@@ -213,7 +239,7 @@ def _check_swap(scenario: Scenario, deployment: Deployment) -> None:
         )
 
 
-def _check_options(scenario: Scenario, options: EngineOptions, network: Model | None) -> None:
+def _check_options(scenario: Scenario, options: EngineOptions, network: Model | None, has_budget: bool) -> None:
     """What vLLM refuses at start-up, whichever of the two values is a default."""
     faults = []
     budget, limit = options.max_num_batched_tokens, options.max_model_len
@@ -221,13 +247,13 @@ def _check_options(scenario: Scenario, options: EngineOptions, network: Model | 
     def fault(key: str, sentence: str) -> None:
         faults.append(f"{scenario.where(key)}: {key}: {sentence}")
 
-    if budget < options.max_num_seqs:
+    if has_budget and budget < options.max_num_seqs:
         fault(
             "engine.max_num_batched_tokens",
             f"must be at least engine.max_num_seqs, {options.max_num_seqs:,} (got {budget:,}); vLLM refuses it, since "
             "so many decodes would not fit in a step",
         )
-    if not options.enable_chunked_prefill and limit is not None and budget < limit:
+    if has_budget and not options.enable_chunked_prefill and limit is not None and budget < limit:
         fault(
             "engine.max_num_batched_tokens",
             f"must be at least engine.max_model_len, {limit:,}, when enable_chunked_prefill is false (got {budget:,})",

@@ -178,7 +178,8 @@ class Engine(Spec):
     batching: Batching | None = Field(None, description="What runs in a step; default: as the preset's engine does.")
     ordering: Ordering = Field(Ordering(policy="fcfs"), description="Who is next in the waiting queue.")
     preemption: Preemption = Field(
-        Preemption(policy="recompute_newest"), description="Who gives way when KV blocks run out, and how."
+        Preemption(policy="recompute_newest"),
+        description="Who gives way when KV blocks run out, and how; with ordering: priority, recompute_least_urgent.",
     )
     host: Host = Field(Host(), description="Overrides of the preset's host times.")
 

@@ -70,6 +70,7 @@ CASES: dict[str, Case] = {
     ),
     "sarathi": case(batching="sarathi", **TIGHT),
     "sglang": case(batching="sglang", blocks=36, block_size=1, policy={"clip_tokens": 3}),
+    "sglang_roomy": case(batching="sglang", block_size=1),
     "trtllm_guaranteed_no_evict": case(batching="trtllm_guaranteed_no_evict", blocks=20),
     "trtllm_max_utilization": case(batching="trtllm_max_utilization", **TIGHT),
     "orca": case(batching="orca", blocks=20, **WHOLE),

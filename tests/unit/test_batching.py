@@ -63,6 +63,14 @@ def test_sglang_reserves_a_share_of_the_output_to_come():
     assert seconds(roomy.table.first_token_ns)[1] == 2.0
 
 
+def test_sglang_goes_on_admitting_when_only_the_tokens_of_a_step_were_spent():
+    # 8 tokens a step, memory for everybody: two prompts enter in each of three steps, then all decode together.
+    requests = ((0.0, 4, 3),) * 6
+    cluster = run(table(*requests), batching="sglang", max_num_batched_tokens=8)
+    assert seconds(cluster.table.first_token_ns) == [1.0, 1.0, 2.0, 2.0, 3.0, 3.0]
+    assert seconds(cluster.table.finish_ns) == [5.0] * 6
+
+
 def test_sglang_retracts_the_one_with_the_fewest_output_tokens():
     # Outputs far longer than the clip says: nobody's end is reserved, so decodes run short.
     policy = {"clip_tokens": 1}
@@ -80,6 +88,12 @@ def test_a_static_batch_waits_for_its_longest_member_and_pads():
     usage = cluster.replicas[0].usage
     assert usage.wasted_rows == 3  # the first member's slot in the last three steps
     assert usage.padded_tokens == 6  # 4 padded to 10
+
+
+@pytest.mark.parametrize("batching", ["static", "orca"])
+def test_no_token_budget_limits_a_batch_of_2023(batching):
+    cluster = run(table(*[(0.0, 10, 2)] * 4), batching=batching, max_num_seqs=4, max_num_batched_tokens=16)
+    assert seconds(cluster.table.first_token_ns) == [1.0] * 4
 
 
 def test_padding_and_ended_rows_cost_what_real_ones_do():

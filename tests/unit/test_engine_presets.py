@@ -151,3 +151,12 @@ def test_top_p_sampling_sorts_the_vocabulary():
     more = (step(slow, 100, rows=100) - step(slow_plain, 100, rows=100) - 1e5) / (extra - 1e5)
     assert more == pytest.approx(3.35 / 2.039, rel=1e-4)
     assert options("vllm-0.14", network=model("mixtral-8x7b")).sampler == "plain"
+
+
+def test_priority_scheduling_brings_its_victims_unless_told_else():
+    scenario = {"workload": WORKLOAD, "cost": {"model": "constant", "step": 0.1}, "engine": {"ordering": "priority"}}
+    victims = build_servers(from_mapping(scenario)).deployment.preemption
+    assert type(victims) is type(registry.make("preemption", "recompute_least_urgent"))
+    scenario["engine"]["preemption"] = "recompute_newest"
+    told = build_servers(from_mapping(scenario)).deployment.preemption
+    assert type(told) is type(registry.make("preemption", "recompute_newest"))

@@ -131,6 +131,15 @@ def test_a_full_host_tier_forgets_the_oldest():
 
 def test_a_warm_cache_is_hit_by_the_first_request():
     pool = PrefixPool(20, 4, [[1, 2]].__getitem__)
-    pool.warm([1, 2])
+    pool.warm([[1, 2]])
     assert pool.held_blocks == 0
     assert pool.hit_tokens(holder(0, 9)) == (8, 2)
+
+
+def test_a_full_warm_cache_loses_the_tail_of_its_oldest_prompt_first():
+    rows = [[1, 2, 3], [1, 2, 4], [5, 6, 7], [8]]
+    pool = PrefixPool(7, 4, rows.__getitem__)  # 6 usable: 7 finds no place, and 8 is not kept at all
+    pool.warm(rows)
+    assert [pool.hit_tokens(holder(row, 13))[0] for row in range(4)] == [12, 12, 8, 0]
+    pool.take(holder(3, 4), 1)
+    assert [pool.hit_tokens(holder(row, 13))[0] for row in range(3)] == [8, 12, 8]

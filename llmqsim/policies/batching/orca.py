@@ -13,9 +13,10 @@ from llmqsim.registry import register
 class Orca(Batching):
     """Iteration-level batching: a request joins at any step if a slot and the blocks of its maximum length are free.
 
-    It runs to completion: no preemption. Whole prompts are mixed with decodes, which they stall.
+    It runs to completion: no preemption. Whole prompts are mixed with decodes, which they stall; no token budget.
     """
 
+    has_token_budget = False
     holds_maximum = True
 
     def form(self, view: ReplicaView, draft: StepDraft) -> None:

@@ -26,7 +26,7 @@ class Sglang(Batching):
     Each step tries a prefill batch (a half-prefilled request goes on first); only if there is none, a decode step. An
     admission must leave room for `ratio` of what the running requests may still produce (at most `clip_tokens` each),
     and for all of its own. The ratio starts at `conservativeness` x `start_ratio` and falls over `decay_steps` decode
-    steps to `floor` of that. After a failed admission nobody is tried until some request leaves.
+    steps to `floor` of that. After an admission that slots or memory refused nobody is tried until some request leaves.
 
     max_num_batched_tokens is SGLang's chunked_prefill_size. Values: SGLang 0.5 (docs/engine_semantics.md).
     """
@@ -68,15 +68,22 @@ class Sglang(Batching):
                 reserved += self._expected(request) * memory.ratio
                 began = True
                 continue
-            memory.full_since = view.left
+            if not self._out_of_tokens(view, draft, request):
+                memory.full_since = view.left
             break
         return began
+
+    def _out_of_tokens(self, view: ReplicaView, draft: StepDraft, request: RequestView) -> bool:
+        """Is it only this step's tokens that are spent? That does not make the batch full."""
+        missing = 1 if view.chunked_prefill else request.known_tokens - view.hit_tokens(request)
+        return draft.budget < missing
 
     def _decode(self, view: ReplicaView, draft: StepDraft) -> None:
         memory: _Memory = view.state
         staying = list(view.running)
         retracted = self._retract(view, draft, staying)
         if retracted:
+            memory.full_since = -1
             made = sum(r.generated_tokens for r in staying)
             allowed = sum(min(r.max_tokens, self.clip_tokens) for r in staying)
             memory.ratio = min(1.0, (made + self.retract_decode_steps * len(staying)) / max(1, allowed))

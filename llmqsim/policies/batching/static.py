@@ -15,7 +15,7 @@ class Static(Batching):
     """A batch starts when none runs; prompts are padded together; it ends with its longest member.
 
     Rows that ended keep their slot, their blocks and their share of each step until then. Memory for the longest
-    prompt and the most output tokens of the batch is held for each member. No preemption.
+    prompt and the most output tokens of the batch is held for each member. No preemption, no token budget.
 
     size : a batch starts once so many requests wait. max_wait_s : or once the first of them has waited so long
     (dynamic batching). Without `size` it starts with whoever is there.
@@ -25,6 +25,7 @@ class Static(Batching):
     max_wait_s: float = 0.0
 
     keeps_slots = True
+    has_token_budget = False
     holds_maximum = True
 
     def form(self, view: ReplicaView, draft: StepDraft) -> None:
