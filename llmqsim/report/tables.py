@@ -1,6 +1,7 @@
 """The screen: the answer in at most 25 lines of at most 100 characters, the verdict first when there is a warning.
 
-Classes, clients that limit their own requests and a warm-up add lines of their own (parts.py).
+Classes, clients that limit their own requests and a warm-up have lines of their own (parts.py); where room is short,
+entries give up their second rows first, then notes and classes are counted instead of shown.
 """
 
 from __future__ import annotations
@@ -33,31 +34,39 @@ def screen(result: Result) -> str:
 
 def render(summary: dict[str, Any]) -> str:
     """The same from the figures of Result.summary()."""
+    for most in (3, 2, 1):
+        lines = _compose(summary, most)
+        if len(lines) < LINES or not summary["notes"] and len(lines) == LINES:
+            break
+    return "\n".join([*lines, *_notes(summary["notes"], LINES - len(lines))])
+
+
+def _compose(summary: dict[str, Any], most: int) -> list[str]:
+    """All but the notes. most : rows that an entry may take."""
     verdict = summary["stability"]["verdict"]
     top = [] if verdict == "stable" else _warning(summary)
     question = summary["scenario"].get("question")
-    extra = [
-        line
-        for part, rows in ((parts.class_lines, 1), (parts.client_lines, 2), (parts.warmup_lines, 2))
-        for label, text in part(summary)
-        for line in _line(clip(label, LABEL - 1), text, rows)
-    ]
-    body = [
+
+    def line(label: str, text: str, rows: int = 1) -> list[str]:
+        return _line(clip(label, LABEL - 1), text, min(rows, most))
+
+    return [
+        *top,
         *([clip(" ".join(question.split()), WIDTH)] if question else []),
-        *_line("ran", headline.system(summary), rows=2),
-        *_line("traffic", f"{headline.traffic(summary)}; {headline.outcome(summary)}", rows=2),
+        *line("ran", headline.system(summary), rows=2),
+        *line("traffic", f"{headline.traffic(summary)}; {headline.outcome(summary)}", rows=2),
         *_latencies(summary),
         *_slo(summary),
-        *extra,
-        *_line("throughput", _throughput(summary)),
-        *_line("busy", _busy(summary)),
-        *_line("KV cache", _kv(summary), rows=2),
-        *_line("waited for", _waited(summary), rows=2),
-        *(_line("stable", summary["stability"]["evidence"], rows=2) if verdict == "stable" else []),
-        *_line("trust", _trust(summary), rows=3),
+        *(row for label, text in parts.class_lines(summary) for row in line(label, text)),
+        *(row for label, text in parts.client_lines(summary) for row in line(label, text, rows=2)),
+        *(row for label, text in parts.warmup_lines(summary) for row in line(label, text, rows=2)),
+        *line("throughput", _throughput(summary)),
+        *line("busy", _busy(summary)),
+        *line("KV cache", _kv(summary), rows=2),
+        *line("waited for", _waited(summary), rows=2),
+        *(line("stable", summary["stability"]["evidence"], rows=2) if verdict == "stable" else []),
+        *line("trust", _trust(summary), rows=3),
     ]
-    lines = [*top, *body]
-    return "\n".join([*lines, *_notes(summary["notes"], LINES + len(extra) - len(lines))])
 
 
 def _line(label: str, text: str, rows: int = 1) -> list[str]:
