@@ -48,8 +48,11 @@ class Result:
     @cached_property
     def arrived(self) -> np.ndarray:
         """Mask of the requests that arrived before the run ended, bool[rows]. Counts are over these."""
-        sent = self.table.arrival_ns != UNSET
-        return sent & ((self.table.arrival_ns <= self.end_ns) | (self.table.outcome != Outcome.UNFINISHED))
+        table = self.table
+        counts = table.arrival_ns <= self.end_ns
+        if (self.scenario.get("run") or {}).get("until") is None:  # a last request that is refused doesn't keep the clock going
+            counts |= table.outcome != Outcome.UNFINISHED
+        return (table.arrival_ns != UNSET) & counts
 
     @cached_property
     def due(self) -> np.ndarray:

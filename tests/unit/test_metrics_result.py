@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from llmqsim import from_mapping, simulate
 from llmqsim.metrics.waiting import WORDS
 from llmqsim.records import GapHistogram, ReplicaUsage
 from llmqsim.report.files import to_json, write_json, write_requests
@@ -252,3 +253,16 @@ def test_the_documentation_names_every_column_and_figure(figures):
         assert f"| `{name}` |" in page, name
     for name in (*figures["stability"], *figures["waiting_for"]):
         assert name in ("verdict", "evidence") or f"`{name}`" in page, name
+
+
+def test_who_is_refused_after_the_clock_was_stopped_has_not_arrived():
+    scenario = {
+        "workload": {"arrivals": {"process": "constant", "rate": 1}, "requests": 8},
+        "engine": {"max_model_len": 11},
+        "cost": {"model": "constant", "step": 0.5},
+    }
+    scenario["workload"]["lengths"] = {"prompt": {"uniform": [10, 12]}, "output": 1}
+    whole = simulate(from_mapping(scenario)).summary()["requests"]
+    assert whole["arrived"] == 8 and whole["rejected"] > 1
+    stopped = simulate(from_mapping({**scenario, "run": {"until": 3.2}})).summary()["requests"]
+    assert stopped["arrived"] == 3
