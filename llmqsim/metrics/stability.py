@@ -25,7 +25,7 @@ MIN_ANSWERS = 3
 MIN_FRESH_ANSWERS = 12
 """a crowd without a queue is called overload only in a run this many times as long as the first answers took, ..."""
 MANY_GAVE_UP = 0.05
-"""share of time-outs from which a closed loop is called overload: nothing else in it can grow"""
+"""share of time-outs from which it is overload: who gives up leaves no backlog that could grow"""
 CROWD, LATE_CROWD = 5.0, 3.0
 """... and where it grew this many units of noise, in its second half alone too: a busy server takes long to fill up"""
 NEVER = np.iinfo(np.int64).max
@@ -107,7 +107,16 @@ def stability(table: RequestTable, due: np.ndarray) -> dict:
     numbers = _numbers(seen)
     if len(seen.arrival) < MIN_REQUESTS:
         return _answer("unsettled", f"too few requests to tell: {len(seen.arrival)}, {MIN_REQUESTS} needed", numbers)
-    return _judge(seen, numbers)
+    told = _judge(seen, numbers)
+    if told["verdict"] != "overloaded" and (lost := _gave_up(table, served)) is not None:
+        return _answer("overloaded", f"{lost}: more is asked for than the servers give in time", numbers)
+    return told
+
+
+def _gave_up(table: RequestTable, served: np.ndarray) -> str | None:
+    """How many timed out, where they are many."""
+    lost, asked = int((table.outcome[served] == Outcome.TIMED_OUT).sum()), int(served.sum())
+    return f"{lost} of {asked} requests timed out" if lost > MANY_GAVE_UP * asked else None
 
 
 def _closed_loop(table: RequestTable, served: np.ndarray) -> dict:
@@ -118,11 +127,8 @@ def _closed_loop(table: RequestTable, served: np.ndarray) -> dict:
     numbers = _numbers(seen)
     if len(seen.arrival) < MIN_REQUESTS:
         return _answer("unsettled", f"too few requests to tell: {len(seen.arrival)}, {MIN_REQUESTS} needed", numbers)
-    lost = int((table.outcome[served] == Outcome.TIMED_OUT).sum())
-    if lost > MANY_GAVE_UP * len(seen.arrival):
-        evidence = f"{lost} of {len(seen.arrival)} requests timed out: "
-        evidence += "so many clients ask for more than they get in time"
-        return _answer("overloaded", evidence, numbers)
+    if (lost := _gave_up(table, served)) is not None:
+        return _answer("overloaded", f"{lost}: so many clients ask for more than they get in time", numbers)
     clients = len(np.unique(table.client[served]))
     evidence = f"a closed loop of {clients} clients can't overload; its latencies hold for this number of clients, "
     evidence += f"which get {numbers['completion_rate_per_s']:.3g} req/s done"

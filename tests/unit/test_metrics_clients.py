@@ -207,3 +207,18 @@ def test_urgent_classes_overtake_where_the_ordering_looks_at_priority():
     alike = simulate(from_mapping(scenario)).summary()["by_class"]
     assert urgent["chat"]["wait_s"]["mean"] < 0.2 * urgent["batch"]["wait_s"]["mean"]
     assert alike["chat"]["wait_s"]["mean"] == pytest.approx(alike["batch"]["wait_s"]["mean"], rel=0.2)
+
+
+def test_open_traffic_that_times_out_is_overloaded_though_nothing_piles_up():
+    scenario = {
+        "workload": {
+            "requests": 300,
+            "arrivals": {"process": "poisson", "rate": 10},
+            "lengths": {"prompt": 500, "output": 200},
+            "clients": {"timeout": 10},
+        },
+        "engine": {"max_num_seqs": 16},
+        "cost": {"model": "affine", "base": 0.02, "per_prefill_token": 5e-5},
+    }
+    verdict = simulate(from_mapping(scenario)).summary()["stability"]
+    assert verdict["verdict"] == "overloaded" and "timed out" in verdict["evidence"]
