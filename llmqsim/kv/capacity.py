@@ -210,7 +210,7 @@ def _check_fit(
     if pool + step > 0:
         fits = PROFILED_TOKENS + (pool + step - 1) // activation_bytes_per_token(model, tp)
         raise ScenarioError(
-            f"engine.max_num_batched_tokens: the activations of such a step leave no memory for KV blocks on "
+            f"engine.max_num_batched_tokens: the activations of such a step leave no memory for KV on "
             f"{spread} (got {options.max_num_batched_tokens:,}): {_gib(step)} of {_gib(pool + step)}; at most {fits:,}, "
             f"and fewer leave room for requests"
         )
