@@ -93,8 +93,7 @@ def _parser() -> argparse.ArgumentParser:
     workload = commands.add_parser("workload", help="make a length table from your own trace")
     actions = workload.add_subparsers(title="actions", required=True, metavar="ACTION")
     fit = actions.add_parser("fit", help="fit prompt and output lengths and print how well they fit")
-    columns = "arrival_s, prompt_tokens, output_tokens"
-    fit.add_argument("trace", metavar="TRACE", help=f"CSV (or .gz) with {columns}, or Azure's")
+    fit.add_argument("trace", metavar="TRACE", help="CSV or .gz: arrival_s, prompt_tokens, output_tokens; or Azure's")
     fit.add_argument("-o", "--output", required=True, metavar="LENGTHS.yaml", help="where to write the table")
     fit.set_defaults(command=_workload_fit)
 

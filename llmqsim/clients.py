@@ -9,7 +9,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Loop:
-    """A closed loop: `clients` take `rows` (int64[n], rows of the request table) one after the other, first free first."""
+    """A closed loop: `clients` take `rows` (int64[n], rows of the request table) one by one, first free first."""
 
     rows: np.ndarray
     clients: int
@@ -23,7 +23,7 @@ class Loop:
 
 @dataclass(frozen=True)
 class Clients:
-    """Rows in no loop are sent when they are due, whatever happens to others, unless `max_in_flight` holds them back."""
+    """Rows in no loop are sent when they are due, whatever happens to others, unless `max_in_flight` holds back."""
 
     loops: tuple[Loop, ...] = field(default=())
     max_in_flight: int | None = None

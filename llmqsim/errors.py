@@ -10,7 +10,7 @@ SHORTEST_START = 3
 
 
 class UserError(Exception):
-    """A mistake in a file, an option or a value that the user gave. The CLI prints `faults`, one a line, and exits with 2.
+    """A mistake in a file, an option or a value that the user gave. The CLI prints `faults` line by line; exit code 2.
 
     faults : tuple of sentences, each naming the place, the value found and what would be right.
     """

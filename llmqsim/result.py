@@ -23,9 +23,9 @@ class Result:
 
     scenario : the resolved scenario as plain data (SI units). engine : which engine ran. end_ns : when the run ended.
     kv : the pool of one replica (blocks, block_size, tokens, bytes_per_token, guaranteed_concurrency, source, items),
-    or None. slo : ttft_s, tpot_s, e2e_s, attainment, those that are set; class_slo : the same by class, for classes with
-    their own. warmup : what to leave out: None, "auto", {"requests": n} or {"time": s}. envelope : where the cost model
-    comes from and how far it was measured. notes : sentences for the reader. step_log : every step, when it was asked for.
+    or None. slo : ttft_s, tpot_s, e2e_s, attainment, those that are set; class_slo : the same by class, for classes
+    with their own. warmup : what to leave out: None, "auto", {"requests": n} or {"time": s}. envelope : where the cost
+    model comes from and how far it was measured. notes : sentences for the reader. step_log : every step, if asked for.
     """
 
     scenario: dict[str, Any]

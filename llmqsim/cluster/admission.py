@@ -20,7 +20,8 @@ def refusals(table: RequestTable, deployment: Deployment) -> np.ndarray:
         held = -(-most // options.block_size) + batching.spare_blocks
         reason[held > deployment.capacity.usable_blocks] = Reason.EXCEEDS_KV_POOL
     if not options.enable_chunked_prefill and deployment.batching.has_token_budget:
-        reason[total - 1 > options.max_num_batched_tokens] = Reason.EXCEEDS_TOKEN_BUDGET  # a preempted one must fit, too
+        # a preempted request, with its answer so far, must fit, too
+        reason[total - 1 > options.max_num_batched_tokens] = Reason.EXCEEDS_TOKEN_BUDGET
     if options.max_model_len is not None:
         reason[total > options.max_model_len] = Reason.EXCEEDS_MAX_MODEL_LEN
     return reason

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from llmqsim.cost import forms
-from llmqsim.cost.forms import Form, Machine
+from llmqsim.cost.forms import Form
 from llmqsim.cost.residual import Smoothness
 
 GRID = Smoothness((4.0, 4.0), (((1.0, 0.0), 4.0, 1.0), ((0.0, 1.0), 4.0, 1.0), ((1.0, 1.0), 4.0, 1.0)), 0.01)

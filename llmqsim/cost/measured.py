@@ -18,7 +18,7 @@ from llmqsim.errors import InvariantError
 from llmqsim.hardware.gpu import Gpu
 
 EXPERT_LAUNCH_S = 1e-5
-"""part of an expert layer that does not depend on how many experts are read (../shared/design/fidelity_study.md §2)"""
+"""part of an expert layer that does not depend on how many experts are read (docs/cost_model.md)"""
 LABELS = {"fp8": "fp8", "fp8_block": "fp8_block", "int4": "int4_wo", "mxfp4": "w4a16_mxfp4"}
 """dtype labels of the kernel tables by weight dtype; every other weight is 16 bits wide"""
 
@@ -113,7 +113,7 @@ class Measured:
         """The routed experts of one layer on one GPU; inter : of one expert, before tensor parallelism.
 
         Balanced timings touch min(E, n k) experts, random routing E (1 - (1 - k/E)^n): what depends on the experts
-        read is scaled by the ratio (../shared/design/fidelity_study.md section 2). 8-bit timings that are slower than
+        read is scaled by the ratio (docs/cost_model.md). 8-bit timings that are slower than
         the 16-bit ones (untuned kernels) are screened: the 16-bit time holds there.
         """
         n = np.maximum(np.asarray(tokens, dtype=np.float64), 1.0)

@@ -1,7 +1,8 @@
 """GEMMs whose weights are not 16 bits wide: the fitted 16-bit form with other bytes and, in 8 bits, other arithmetic.
 
-A physical form, not fitted: weights cost the bytes of their type; 8-bit weights meet 8-bit activations (quantised on the
-way, which moves them once more) where the GPU has 8-bit arithmetic; 4-bit weights are unpacked and multiplied in 16 bits.
+A physical form, not fitted: weights cost the bytes of their type; 8-bit weights meet 8-bit activations (quantised on
+the way, which moves them once more) where the GPU has 8-bit arithmetic; 4-bit weights are unpacked and multiplied in 16
+bits.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class QuantizedGemm(Gemm):
 
 
 def typed(gemm: Gemm, weight_dtype: str, eight_bit_speedup: float) -> Gemm:
-    """The GEMM for weights of a type. eight_bit_speedup : the GPU's 8-bit over its 16-bit rate, 1 without 8-bit units."""
+    """The GEMM for weights of a type. eight_bit_speedup : the GPU's 8-bit over its 16-bit rate, 1 without 8-bit."""
     if weight_dtype == "bfloat16":
         return gemm
     eight_bit = weight_dtype.startswith("fp8") and eight_bit_speedup > 1

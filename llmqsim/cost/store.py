@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from llmqsim.cost.families import FAMILIES, KEY, Family
+from llmqsim.cost.families import FAMILIES, Family
 from llmqsim.cost.forms import Machine
 from llmqsim.cost.residual import STEP, ResidualTable
 from llmqsim.errors import DataError, ScenarioError, did_you_mean

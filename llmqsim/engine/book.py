@@ -1,4 +1,4 @@
-"""Book: what one replica writes down as it goes: usage integrals, the optional step log, and the marks of its requests."""
+"""Book: what one replica writes down as it goes: usage integrals, the optional step log, the marks of requests."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ class Book:
         usage.recomputed_tokens += step.recomputed_tokens
         usage.cached_tokens += step.cached_tokens
         usage.loaded_tokens += step.loaded_tokens
-        usage.padded_tokens += step.padding_tokens + kernels.padded_tokens(self._params, in_batch, len(step.chunks)) - in_batch
+        padded = kernels.padded_tokens(self._params, in_batch, len(step.chunks))
+        usage.padded_tokens += step.padding_tokens + padded - in_batch
         usage.end_ns = step.end_ns
         left = kernels.outside_box(
             self._params,

@@ -130,7 +130,7 @@ def own_gpu(values: Mapping[str, Any]) -> Gpu:
         needed = {"memory": "memory" in given, "memory_bandwidth": "memory_bandwidth" in given}
         needed["flops.bfloat16"] = "bfloat16" in flops
         if absent := [key for key, there in needed.items() if not there]:
-            raise ScenarioError(*(f"gpu.{key}: missing; give it, or `like` with the name of a preset" for key in absent))
+            raise ScenarioError(*(f"gpu.{k}: missing; give it, or `like` with the name of a preset" for k in absent))
         base = _nearest(given["memory_bandwidth"], flops["bfloat16"])
     changed = {field_name: given[key] for key, field_name in OWN.items() if key in given}
     if "memory" in given and "usable_memory" not in given:

@@ -77,7 +77,8 @@ def experts(config: Config, kind: str, values: dict, keys: dict, faults: list[st
 def _shared_experts(config: Config, kind: str, values: dict, keys: dict, faults: list[str]) -> None:
     if kind == "llama4_text":
         # one shared expert as wide as a routed one; the dense layers have a width of their own
-        values["shared_intermediate"], keys["shared_intermediate"] = values["moe_intermediate"], "model_type llama4_text"
+        values["shared_intermediate"] = values["moe_intermediate"]
+        keys["shared_intermediate"] = "model_type llama4_text"
         keys["intermediate"], dense = whole(config, "intermediate_size_mlp", faults, values["intermediate"])
         values["intermediate"] = dense
         return

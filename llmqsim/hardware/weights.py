@@ -81,7 +81,8 @@ def bytes_per_gpu(m: Model, tp: int, pp: int) -> int:
     split = sum(part.bytes for part in inside if part.split != "whole")
     copies = m.kv_heads_per_gpu(tp) * tp - m.kv_heads
     if copies and not m.kv_lora_rank:
-        split += 2 * copies * m.head_dim * (m.hidden + m.qkv_bias) * m.layers * WEIGHT_BYTES[linear_dtypes(m)["attention"]]
+        each = WEIGHT_BYTES[linear_dtypes(m)["attention"]]
+        split += 2 * copies * m.head_dim * (m.hidden + m.qkv_bias) * m.layers * each
     whole = sum(part.bytes for part in inside if part.split == "whole")
     ends = [part for part in parts(m) if not part.inside]
     if pp > 1:  # the first stage holds the embedding, the last the LM head

@@ -210,8 +210,8 @@ def _check_fit(
     if pool + step > 0:
         fits = PROFILED_TOKENS + (pool + step - 1) // activation_bytes_per_token(model, tp)
         raise ScenarioError(
-            f"engine.max_num_batched_tokens: the activations of such a step leave no memory for the KV cache on {spread} "
-            f"(got {options.max_num_batched_tokens:,}): {_gib(step)} of {_gib(pool + step)}; at most {fits:,}, "
+            f"engine.max_num_batched_tokens: the activations of such a step leave no memory for KV on "
+            f"{spread} (got {options.max_num_batched_tokens:,}): {_gib(step)} of {_gib(pool + step)}; at most {fits:,}, "
             f"and fewer leave room for requests"
         )
     raise ScenarioError(

@@ -1,7 +1,7 @@
 """KvPool: the paged KV cache of one replica, as numbers of blocks. Every verb is all or nothing.
 
-This pool only counts, which is all that matters without prefix caching. `kv/prefix.py` has the pool that knows its blocks
-one by one; both answer the same verbs, so that the engine never asks which one it has.
+This pool only counts, which is all that matters without prefix caching. `kv/prefix.py` has the pool that knows its
+blocks one by one; both answer the same verbs, so that the engine never asks which one it has.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Rules of vLLM V1's block pool (docs/engine_semantics.md):
 
 - only full blocks have a hash, chained on what comes before; shareable as soon as a step that computes them is formed;
 - generated blocks are hashed, too: a preempted request finds its own again if nobody took them meanwhile;
-- a hit is the longest run of leading cached blocks, at most all tokens but one, so that a step has something to compute;
+- a hit is the longest run of leading cached blocks, at most all tokens but one, so that a step has work to do;
 - a freed block keeps its hash and stays hittable until it is taken from the head of the free list; a request's blocks
   are freed tail first, so that the heads of prompts live longest.
 

@@ -79,12 +79,13 @@ def attainment(table: RequestTable, promise: Promise, rows: np.ndarray) -> float
 def report(table: RequestTable, promise: Promise, rows: np.ndarray, slo: dict) -> dict:
     """targets, share by target, the attainment asked for, and whether it was met (None without an SLO).
 
-    slo : the one shown: the scenario's, or that of a class whose rows these are.
+    slo : the one shown: the scenario's, or that of a class whose rows these are. A share is None where no request has
+    the target: every class may have others of its own.
     """
     share = attainment(table, promise, rows)
     wanted = slo.get("attainment") if targets_of(slo) else None
     by_target = {}
-    for target in promise.targets(table):
+    for target in TARGETS:
         limits_s = promise.limits_s(table, target)
         asked = rows & ~np.isnan(limits_s)
         if asked.any() or target in targets_of(slo):

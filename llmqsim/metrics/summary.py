@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from llmqsim.result import Result
 
 
-
 def _requests(result: Result) -> dict[str, Any]:
     table, arrived = result.table, result.arrived
     return {**groups.counts(table, arrived), "completed": int(latency.completed(table).sum())}
@@ -57,6 +56,22 @@ def _warmup(result: Result) -> dict[str, Any] | None:
             "attainment": slo.attainment(table, result.promise, arrived),
             "throughput": usage.throughput(table, arrived, window),
         },
+    }
+
+
+def _waste(result: Result, preemptions: int) -> dict[str, Any]:
+    """What was computed again, moved, spared by the cache, or computed for nobody."""
+    return {
+        "preemptions": preemptions,
+        "preempted_requests": int((result.table.preemptions > 0).sum()),
+        "recomputed_tokens": sum(u.recomputed_tokens for u in result.usage),
+        "prefix_cache": usage.prefix_cache(result.table, result.usage),
+        "swap": {
+            "copied_blocks": sum(u.swapped_blocks for u in result.usage),
+            "refused": sum(u.swap_refused for u in result.usage),
+        },
+        "aborted_tokens": sum(u.aborted_tokens for u in result.usage),
+        "wasted_rows": sum(u.wasted_rows for u in result.usage),
     }
 
 
@@ -103,16 +118,7 @@ def summarise(result: Result) -> dict[str, Any]:
         "warmup": _warmup(result),
         "utilisation": usage.utilisation(result.usage, whole),
         "kv": kv,
-        "preemptions": preemptions,
-        "preempted_requests": int((table.preemptions > 0).sum()),
-        "recomputed_tokens": sum(u.recomputed_tokens for u in result.usage),
-        "prefix_cache": usage.prefix_cache(table, result.usage),
-        "swap": {
-            "copied_blocks": sum(u.swapped_blocks for u in result.usage),
-            "refused": sum(u.swap_refused for u in result.usage),
-        },
-        "aborted_tokens": sum(u.aborted_tokens for u in result.usage),
-        "wasted_rows": sum(u.wasted_rows for u in result.usage),
+        **_waste(result, preemptions),
         "waiting_for": waiting_for(table, measured & (table.outcome != Outcome.REJECTED)),
         "stability": stability(table, result.due),
         "envelope": {**result.envelope, "outside": usage.outside(result.usage)},

@@ -109,7 +109,7 @@ class StepDraft(Protocol):
         """Compute a row for a request that has ended and keeps its slot."""
 
     def hold_back(self, reason: str, until_ns: int | None = None) -> None:
-        """Say why the policy lets nobody enter ("slots", "kv", "token_budget"), and when to ask it again at the latest."""
+        """Say why the policy lets nobody enter ("slots", "kv", "token_budget"), and when to ask again at the latest."""
 
 
 class RouterView(Protocol):

@@ -18,7 +18,7 @@ def system(figures_: dict[str, Any]) -> str:
     """"llama-3.1-8b on 4 × a100-sxm-80gb, 2 replicas of TP 2, vllm-0.19, round_robin (reference engine, seed 0)"."""
     scenario = figures_["scenario"]
     cost = scenario.get("cost") or {}
-    model, gpu = _name(scenario.get("model")), _name(scenario.get("gpu"))
+    model, gpu = _name(scenario.get("model")), _gpu(scenario.get("gpu"))
     kind = cost.get("model") if isinstance(cost, dict) else None
     what = model or "a server"
     if gpu is None or kind not in (None, "calibrated"):
@@ -63,6 +63,13 @@ def _arrivals(workload: dict[str, Any]) -> str:
     process = _name(workload.get("arrivals")) or "requests"
     lengths = _name(workload.get("lengths"))
     return f"{process} arrivals, lengths {lengths}" if lengths else f"{process} arrivals"
+
+
+def _gpu(value: Any) -> str | None:
+    """A card of the reader's own without a name must not pass for the one that it is like."""
+    if isinstance(value, dict) and value.get("name") is None:
+        return f"{value['like']} (changed)" if value.get("like") else "own GPU"
+    return _name(value)
 
 
 def _name(value: Any) -> str | None:

@@ -105,9 +105,12 @@ def _slo(summary: dict[str, Any]) -> list[str]:
         return []
     if not summary["requests"]["arrived"]:
         return _line("SLO", "no request arrived, so there is nothing to judge")
+    classes = (summary["scenario"].get("workload") or {}).get("classes") or {}
+    limits = {} if any(spec.get("slo") for spec in classes.values()) else slo["targets"]
     each = ", ".join(
-        f"{name.removesuffix('_s').upper()} ≤ {limit(target)} {percent(slo['by_target'][name])}"
-        for name, target in slo["targets"].items()
+        f"{name.removesuffix('_s').upper()} {f'≤ {limit(limits[name])} ' if name in limits else ''}{percent(share)}"
+        for name, share in slo["by_target"].items()
+        if share is not None
     )
     wanted = ""
     if slo["target"] is not None:
@@ -117,10 +120,11 @@ def _slo(summary: dict[str, Any]) -> list[str]:
 
 
 def _throughput(summary: dict[str, Any]) -> str:
-    rates = summary["throughput"]
+    rates, cache = summary["throughput"], summary["prefix_cache"]
+    cached = f" ({percent(cache['hit_share'])} cached)" if cache["hit_tokens"] else ""
     return (
         f"{figures(rates['requests_per_s'])} req/s, {figures(rates['output_tokens_per_s'])} output tokens/s, "
-        f"{figures(rates['total_tokens_per_s'])} tokens/s with prompts"
+        f"{figures(rates['total_tokens_per_s'])} tokens/s with prompts{cached}"
     )
 
 

@@ -230,12 +230,12 @@ def _check_swap(scenario: Scenario, deployment: Deployment) -> None:
     name = batching_of(scenario).policy
     if not deployment.batching.takes_swapped:
         raise ScenarioError(
-            scenario.fault(key, f"swaps, and engine.batching '{name}' never brings swapped requests back; use recompute")
+            scenario.fault(key, f"swaps, and engine.batching '{name}' never brings requests back; use recompute")
         )
     if deployment.swap_blocks == 0:
         given = deployment.options.swap_space_bytes
         raise ScenarioError(
-            scenario.fault(key, f"swaps, and the host pool holds no block (engine.swap_space {given:,} bytes); raise it")
+            scenario.fault(key, f"swaps, and engine.swap_space ({given:,} bytes) holds no block; raise it")
         )
 
 

@@ -66,7 +66,8 @@ def json_schema() -> dict[str, Any]:
     schema = _relaxed(ScenarioSpec.model_json_schema())
     definitions = schema["$defs"]
     _also_text(definitions["Workload"]["properties"], "trace", "file of the trace")
-    for owner, key in ((schema, "routing"), *((definitions["Engine"], k) for k in ("batching", "ordering", "preemption"))):
+    inside = [(definitions["Engine"], key) for key in ("batching", "ordering", "preemption")]
+    for owner, key in ((schema, "routing"), *inside):
         _also_text(owner["properties"], key, "name of the policy")
     extra = {key: {"description": text, **rule} for key, (_, text, rule) in FILE_KEYS.items()}
     return {

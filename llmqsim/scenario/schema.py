@@ -1,8 +1,8 @@
 """Every key that a scenario may hold: its rule, its default and one sentence of meaning, unit included.
 
-These classes (traffic.py, machine.py, deployment.py and here) are the only list of keys. The JSON Schema, docs/scenario.md and the
-did-you-means are made from them. Rules that tie several keys together live in checks.py; what needs presets (does it
-fit?) in build.py.
+These classes (traffic.py, machine.py, deployment.py and here) are the only list of keys. The JSON Schema,
+docs/scenario.md and the did-you-means are made from them. Rules that tie several keys together live in checks.py; what
+needs presets (does it fit?) in build.py.
 """
 
 from __future__ import annotations

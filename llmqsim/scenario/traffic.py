@@ -131,7 +131,9 @@ class TrafficClass(Spec):
 class Prefix(Spec):
     """What prompts have in common; it matters where `engine.enable_prefix_caching` is on."""
 
-    shared_tokens: Count | None = Field(None, description="Tokens at the start of every prompt of a group, such as a system prompt.")
+    shared_tokens: Count | None = Field(
+        None, description="Tokens at the start of every prompt of a group, such as a system prompt."
+    )
     groups: Count = Field(1, description="How many different starts there are.")
     distinct_prompts: Count | None = Field(
         None, description="How many different prompts there are in all: they recur whole. Absent: each is asked once."
@@ -142,7 +144,9 @@ class Prefix(Spec):
     hash_block_tokens: Count = Field(
         512, description="Tokens of a block that an id in the trace's column prefix_hash_blocks stands for."
     )
-    warm: Flag = Field(False, description="Is all of it cached before the first request arrives, as far as the pool goes?")
+    warm: Flag = Field(
+        False, description="Is all of it cached before the first request arrives, as far as the pool goes?"
+    )
 
 
 class Workload(Spec):

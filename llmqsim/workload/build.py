@@ -35,7 +35,7 @@ class Workload:
     notes: tuple[str, ...]
     source: str
     offered_rate_per_s: float
-    """requests per second: the process's rate, a trace's mean rate; inf when all arrive at once, NaN in a closed loop"""
+    """requests per second: the process's rate, a trace's mean; inf when all arrive at once, NaN in a closed loop"""
     clients: Clients = field(default=Clients())
 
 
@@ -57,17 +57,10 @@ def build(
     """
     given = {k: v for k, v in workload.items() if v is not None}
     notes: list[str] = []
-    if "trace" in given:
-        rows = replay(given, Path(base_folder), notes)
-    else:
-        rows = generate(given, seed, replication, Path(base_folder), notes)
-    if not len(rows.arrival_ns) and "duration" not in given:
-        raise ScenarioError("workload.arrivals: no request arrives in its stages; raise a rate or a duration")
+    folder = Path(base_folder)
+    rows = replay(given, folder, notes) if "trace" in given else generate(given, seed, replication, folder, notes)
     if not len(rows.arrival_ns):
-        raise ScenarioError(
-            f"workload.duration: no request arrives before {given['duration']:g} s; "
-            "raise the duration or the rate, or give workload.requests"
-        )
+        raise ScenarioError(_nobody(given.get("duration")))
     shared = given.get("prefix") or {}
     which, rows.prompt = prefix.recur(shared, rows.prompt, seed, replication)
     output, max_tokens = _limit(rows, given.get("max_tokens", "model"), max_model_len, notes)
@@ -85,6 +78,14 @@ def build(
     )
     table.prefixes = _prefixes(shared, rows, which, block_size, seed, replication)
     return Workload(table, tuple(notes), rows.source, rows.rate, _clients(given.get("clients") or {}, rows))
+
+
+def _nobody(duration: float | None) -> str:
+    """The sentence for a workload without a request."""
+    if duration is None:
+        return "workload.arrivals: no request arrives in its stages; raise a rate or a duration"
+    hint = "raise the duration or the rate, or give workload.requests"
+    return f"workload.duration: no request arrives before {duration:g} s; {hint}"
 
 
 def _prefixes(spec: dict, rows: Rows, which: np.ndarray, block_size: int, seed: int, replication: int):

@@ -110,7 +110,8 @@ def _arrive(arrivals: dict, requests: int | None, duration_s: float | None, draw
     thinking = think.think_ns(spec, draw("think_times").random(requests), key)
     if thinking.sum(dtype=np.float64) > MAX_TIME_S * NS_PER_S:
         raise ScenarioError(
-            f"{key}.think_time: all think times together may pass the end of the clock, {MAX_TIME_S:.3g} s; shorten them"
+            f"{key}.think_time: all think times together may pass the end of the clock, {MAX_TIME_S:.3g} s; "
+            "shorten them"
         )
     source = f"closed loop of {loop.clients:,} clients, {think.describe(spec)}"
     return Rows(np.full(requests, UNSET), nothing, nothing, math.nan, source, think_ns=thinking, loops=(loop,))

@@ -7,8 +7,10 @@ import shlex
 import shutil
 
 import pytest
+import yaml
 
-from llmqsim import load_text, simulate
+from llmqsim import load, load_text, simulate
+from tests.cli.bad_files import config
 from tests.cli.commands import EVENTS, ROOT, llmqsim
 from tests.cli.test_other_commands import long_trace
 
@@ -21,6 +23,8 @@ COMMANDS = [
     for line in [*(line for kind, block in BLOCKS if kind in ("", "sh") for line in block.splitlines()), *INLINE]
     if PROGRAM.match(line)
 ]
+ROWS = [line for line in README.splitlines() if line.startswith("| ")]
+KEYS = [key for row in ROWS for key in re.findall(r"`([\w.]+: [^`]+)`", row)]
 SCRIPTS = [block for kind, block in BLOCKS if kind == "python"]
 SCENARIOS = [block for kind, block in BLOCKS if kind == "yaml"]
 
@@ -36,7 +40,7 @@ def checkout(tmp_path, monkeypatch):
 
 
 def test_the_readme_shows_what_is_tested_here():
-    assert len(COMMANDS) >= 6 and len(SCRIPTS) >= 1 and len(SCENARIOS) >= 1
+    assert len(COMMANDS) >= 6 and len(SCRIPTS) >= 1 and len(SCENARIOS) >= 1 and len(KEYS) >= 10
 
 
 @pytest.mark.parametrize("line", COMMANDS)
@@ -45,6 +49,16 @@ def test_commands(checkout, line):
     said = llmqsim(*argv)
     assert (said.code, said.err) == (0, "")
     assert said.out
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_keys_of_questions(checkout, key):
+    name, _, value = key.partition(": ")
+    value = yaml.safe_load(value.replace("path/to/config.json", "config.json"))
+    (checkout / "config.json").write_text(config())
+    base = load("scenarios/first_answer.yaml").spec
+    asked = load("scenarios/first_answer.yaml", sets={name: value, "workload.requests": 20})
+    assert asked.spec != base and simulate(asked).summary()["requests"]["arrived"] == 20
 
 
 @pytest.mark.parametrize("script", SCRIPTS)

@@ -8,6 +8,7 @@ from llmqsim import load_text, simulate
 from llmqsim.errors import ScenarioError, did_you_mean, or_known
 from llmqsim.report.headline import system
 from llmqsim.report.show import clip, wrap
+from llmqsim.report.tables import screen
 from llmqsim.terminal import width
 
 TEXT = """\
@@ -65,3 +66,26 @@ def test_a_run_that_serves_nobody_is_refused_and_one_that_serves_one_is_not():
     some = simulate(load_text(TEXT, sets=[limit, "workload.lengths.prompt={uniform: [1, 50]}"]))
     requests = some.summary()["requests"]
     assert 0 < requests["rejected"] < requests["arrived"]
+
+
+def test_a_changed_gpu_does_not_pass_for_the_one_it_is_like():
+    figures = {"scenario": {"model": "m", "gpu": {"like": "h100-sxm", "name": None}}, "engine": "e", "seed": 0}
+    assert system(figures).startswith("m on 1 × h100-sxm (changed)")
+    figures["scenario"]["gpu"] = {"name": "mine", "like": "h100-sxm"}
+    assert system(figures).startswith("m on 1 × mine")
+
+
+def test_classes_of_other_targets_than_the_scenarios_are_shown_without_its_limits():
+    sets = {"cost.step": 0.01, "slo": {"ttft": 0.5, "tpot": 0.05}}
+    assert "TTFT ≤ 500 ms 100 %, TPOT ≤ 50 ms 100 %;" in screen(simulate(load_text(TEXT, sets=sets)))
+    classes = {"chat": {"share": 0.5, "slo": {"ttft": 0.3}}, "batch": {"share": 0.5, "slo": {"e2e": 60.0}}}
+    text = screen(simulate(load_text(TEXT, sets={**sets, "workload.classes": classes})))
+    (line,) = (line for line in text.splitlines() if line.startswith("SLO"))
+    assert "TTFT 100 %, E2E 100 %;" in line and "≤" not in line and "TPOT" not in line
+
+
+def test_cached_prompts_are_told_beside_the_throughput():
+    sets = {"workload.lengths.prompt": 100, "engine.num_gpu_blocks_override": 1000}
+    assert "cached" not in screen(simulate(load_text(TEXT, sets=sets)))
+    sets |= {"workload.prefix": {"shared_tokens": 64}, "engine.enable_prefix_caching": True}
+    assert "tokens/s with prompts (60.8 % cached)" in screen(simulate(load_text(TEXT, sets=sets)))

@@ -14,8 +14,8 @@ from llmqsim.registry import register
 class VllmV0(Batching):
     """Prefill first, never mixed: while prompts can enter, all decodes stall. Whole prompts only.
 
-    With enable_chunked_prefill it is V0's chunked mode: decodes, then half-prefilled requests, swapped ones, new prompts, under one
-    budget, and new prompts are tried also after a preemption.
+    With enable_chunked_prefill it is V0's chunked mode: decodes, then half-prefilled requests, swapped ones, new
+    prompts, under one budget, and new prompts are tried also after a preemption.
     """
 
     takes_swapped = True
