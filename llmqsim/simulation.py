@@ -65,6 +65,7 @@ def simulate(
             *_beyond_one_node(scenario),
             *workload.notes,
             *_unused_prefixes(workload.table.prefixes is not None, servers),
+            *_stated_blocks(servers),
             *servers.deployment.cost.notes,
         ),
         step_log=_steps(cluster.step_log),
@@ -107,6 +108,17 @@ def _envelope(servers: Servers) -> dict[str, Any]:
         "provenance": list(cost.provenance),
         "box": {axis: None if value == float("inf") else value for axis, value in cost.box.items()},
     }
+
+
+def _stated_blocks(servers: Servers) -> tuple[str, ...]:
+    """A pool stated in blocks stays as it is, whatever a block weighs (as in vLLM); a narrower KV type seems to do nothing."""
+    options = servers.deployment.options
+    if options.num_gpu_blocks_override is None or options.kv_cache_dtype == "auto":
+        return ()
+    return (
+        f"engine.num_gpu_blocks_override sets the blocks, so kv_cache_dtype {options.kv_cache_dtype} does not change them; "
+        "state kv_cache_memory_bytes to see what it saves",
+    )
 
 
 def _beyond_one_node(scenario: Scenario) -> tuple[str, ...]:

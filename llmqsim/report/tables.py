@@ -148,8 +148,14 @@ def _kv(summary: dict[str, Any]) -> str:
     return (
         f"{percent(kv['usage_mean'])} used on average, {percent(kv['usage_peak'])} at most, of {kv['blocks']:,} blocks "
         f"of {kv['block_size']}; concurrency guaranteed {figures(kv['guaranteed_concurrency'])}, "
-        f"sustained {running}; {preempted}"
+        f"sustained {running}{_whose_limit(summary)}; {preempted}"
     )
+
+
+def _whose_limit(summary: dict[str, Any]) -> str:
+    """Where nobody waited for memory, the concurrency is what the load asked for, not what the pool can hold."""
+    waited = summary["waiting_for"]["kv"]["mean_s"] or summary["waiting_for"]["preempted"]["mean_s"]
+    return "" if waited else " (the load's, not the pool's limit)"
 
 
 def _waited(summary: dict[str, Any]) -> str:

@@ -96,6 +96,12 @@ def test_s02_an_8_bit_cache_doubles_the_blocks_and_leaves_the_weights_alone(tmp_
     assert [i for i in narrow["items"] if i["name"] != "KV pool"] == [i for i in wide["items"] if i["name"] != "KV pool"]
 
 
+def test_s02_a_pool_stated_in_blocks_says_that_the_kv_type_does_not_change_it(tmp_path):
+    narrow = run_json(tmp_path, pool_of_2360(kv_cache_dtype="fp8"))
+    assert narrow["kv"]["blocks"] == 2360
+    assert any("kv_cache_memory_bytes" in note for note in narrow["notes"])
+
+
 # S03 ------------------------------------------------------------------------------------------------------------
 
 
