@@ -1,30 +1,43 @@
 """The one place that talks to numba: how kernels are compiled, cached on disk and announced.
 
 No `fastmath`, no `parallel`: both reorder floating-point work, and a result must be the same byte for byte.
+
+numba looks only at the file of a function to see whether its machine code on disk is still good. A kernel here is made
+of others and of constants from other files, so the stamp of its cache is a digest of all of them: an upgrade, or an
+edit, never runs code that was compiled from older sources.
 """
 
 from __future__ import annotations
 
+import hashlib
+from functools import cache
 from pathlib import Path
 
 import numba
 
 _KERNELS: list = []
+_SOURCES = ("kernels.py", "rules.py", "layout.py", "records.py", "requests.py")
+"""files of which machine code is made"""
 
 
 def kernel(function):
     """Compile a scalar rule or a loop on first use and keep the machine code on disk."""
     compiled = numba.njit(cache=True, fastmath=False, nogil=True)(function)
+    compiled._cache._cache_file._source_stamp = _stamp()
     _KERNELS.append(compiled)
     return compiled
 
 
+@cache
+def _stamp() -> str:
+    """Digest of everything that kernels are made of."""
+    folder = Path(__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted(path for name in _SOURCES for path in folder.rglob(name)):
+        digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
 def is_cold() -> bool:
-    """True when some kernel has no machine code on disk yet, so that the first call will compile."""
-    for dispatcher in _KERNELS:
-        folder = Path(dispatcher.stats.cache_path)
-        function = dispatcher.py_func
-        stem = f"{Path(function.__code__.co_filename).stem}.{function.__qualname__}-{function.__code__.co_firstlineno}"
-        if not any(folder.glob(f"{stem}.*.nbi")):
-            return True
-    return False
+    """True when some kernel has no machine code on disk that is still good, so that the first call will compile."""
+    return any(not dispatcher._cache._cache_file._load_index() for dispatcher in _KERNELS)

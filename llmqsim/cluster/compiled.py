@@ -1,0 +1,105 @@
+"""CompiledCluster: the whole run in the compiled engine, without a SimPy event, where nothing outside has to look in.
+
+`why_not` says what a run has that the compiled engine does not know; the reference engine runs everything.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from llmqsim.clients import Clients
+from llmqsim.cluster.admission import refuse_unservable
+from llmqsim.cost.lower import StepCost
+from llmqsim.engine.compiled import NotCompiled, Replicas
+from llmqsim.engine.deployment import Deployment
+from llmqsim.policies.batching.continuous import Continuous
+from llmqsim.policies.ordering import Fcfs
+from llmqsim.policies.preemption import RecomputeNewest
+from llmqsim.policies.routing import LeastOutstanding, RoundRobin
+from llmqsim.records import GapHistogram, ReplicaUsage
+from llmqsim.requests import COLUMNS, GIVEN, INDEX, Outcome, RequestTable
+
+KNOWN = {
+    "engine.batching": ("batching", (Continuous,)),
+    "engine.ordering": ("ordering", (Fcfs,)),
+    "engine.preemption": ("preemption", (RecomputeNewest,)),
+    "routing": ("routing", (RoundRobin, LeastOutstanding)),
+}
+"""scenario key -> (field of Deployment, policies that have a compiled form)"""
+
+
+def why_not(table: RequestTable, deployment: Deployment, clients: Clients) -> str | None:
+    """The first thing that the compiled engine has no form for, in the scenario's words; None if it knows everything."""
+    if not isinstance(deployment.cost, StepCost):
+        return "cost.model stations"
+    for key, (field, forms) in KNOWN.items():
+        policy = getattr(deployment, field)
+        if type(policy) not in forms:
+            return f"{key} {getattr(policy, 'name', type(policy).__name__)}"
+    if clients.loops:
+        return "closed loops (workload.arrivals)"
+    if clients.max_in_flight is not None:
+        return "a cap on requests in flight (workload.arrivals)"
+    if clients.timeout_ns is not None:
+        return "clients that give up (workload.timeout)"
+    if _caches(deployment) and table.prefixes is not None:
+        return "engine.enable_prefix_caching with prompts that share prefixes"
+    if np.any(np.diff(table.intended_ns) < 0):
+        return "requests that are not in the order of their due times"
+    return None
+
+
+def _caches(deployment: Deployment) -> bool:
+    return deployment.options.enable_prefix_caching and deployment.kv_blocks is not None
+
+
+class CompiledCluster:
+    """One run's machinery, with the same face as Cluster. Raises NotCompiled from `run` with the table as it was."""
+
+    def __init__(self, table: RequestTable, deployment: Deployment, keep_steps: bool = False):
+        self.table = table
+        self.gaps = GapHistogram(len(table.classes))
+        self.usage: tuple[ReplicaUsage, ...] = ()
+        self.step_log: list[tuple] | None = [] if keep_steps else None
+        self._deployment = deployment
+        refuse_unservable(table, deployment)
+
+    def run(self, until_ns: int | None = None) -> int:
+        """Run until nothing is left to do, or up to `until_ns`; return the time, ns."""
+        deployment = self._deployment
+        try:
+            replicas = Replicas(self.table, deployment, self.step_log is not None, _caches(deployment))
+            if isinstance(deployment.routing, RoundRobin):
+                self._deal(until_ns)
+                replicas.run_each(until_ns)
+            else:
+                replicas.run_balanced(until_ns)
+        except NotCompiled:
+            self._undo()
+            raise
+        end_ns = replicas.last_ns if until_ns is None else until_ns
+        replicas.close(end_ns)
+        self.gaps = replicas.gaps()
+        self.usage = tuple(replicas.usage(index) for index in range(deployment.replicas))
+        if self.step_log is not None:
+            self.step_log = replicas.log()
+        return end_ns
+
+    def _deal(self, until_ns: int | None) -> None:
+        """Round robin looks at nothing, so that every request can have its replica before the clock starts."""
+        data = self.table.data
+        due_ns = data[INDEX["intended_ns"]]
+        sent = data[INDEX["outcome"]] != Outcome.REJECTED
+        if until_ns is not None:
+            sent &= due_ns < until_ns
+        turns = np.cumsum(sent) - 1
+        data[INDEX["replica"]] = np.where(sent, turns % self._deployment.replicas, -1)
+        np.copyto(data[INDEX["arrival_ns"]], due_ns, where=sent)
+
+    def _undo(self) -> None:
+        """Take back what the run wrote. (An arrival that was set stays: the next run sets it to the same time.)"""
+        for column in COLUMNS:
+            if column.name not in GIVEN and column.name not in ("outcome", "reason"):
+                self.table.data[INDEX[column.name]] = column.start
+        outcome = self.table.data[INDEX["outcome"]]
+        outcome[outcome != Outcome.REJECTED] = Outcome.UNFINISHED

@@ -1,0 +1,232 @@
+"""The compiled engine: the reference engine's results, byte for byte, for the built-in policies that it knows.
+
+`Replicas` packs a deployment into the arena (layout.py), runs the kernels, and unpacks what they wrote. Read
+`kernels.py` first (from event to event), then `step/` (form and commit) and `stretch/` (many decode steps at once).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from llmqsim.cost.kernels import AXES
+from llmqsim.engine.compiled import layout as at
+from llmqsim.engine.deployment import Deployment
+from llmqsim.errors import InvariantError
+from llmqsim.kv.pool import KvPool
+from llmqsim.records import GAP_BINS, GapHistogram, ReplicaUsage
+from llmqsim.requests import RequestTable
+from llmqsim.units import to_ns
+
+END_OF_TIME = at.NEVER - 1
+LOG_ROWS = 1 << 16
+MOST_BYTES = 2 << 30
+"""of state beside the request table"""
+
+
+class NotCompiled(Exception):
+    """The compiled engine can't run this to its end; the message says why. The reference engine can."""
+
+
+class Replicas:
+    """All replicas of a run. Kernels mutate `table` and the arena; `usage` and `log` read the arena.
+
+    in_private : prefix caching is on. Nobody shares a prefix, so only a preempted request could find blocks of its own;
+    when one is preempted, NotCompiled is raised.
+    """
+
+    def __init__(self, table: RequestTable, servers: Deployment, keep_steps: bool, in_private: bool):
+        self._table = table
+        self._cost = servers.cost
+        self._count = servers.replicas
+        self._logs: list[np.ndarray] = []
+        self._slots = min(servers.options.max_num_seqs, max(1, len(table)))
+        self.arena = np.zeros(self._layout(servers, keep_steps), dtype=np.int64)
+        self._set_globals(servers, keep_steps, in_private)
+        for index in range(self._count):
+            self._set_replica(index, servers)
+
+    def _layout(self, servers: Deployment, keep_steps: bool) -> int:
+        """Place the regions; return the words needed."""
+        classes, slots, block_size = len(self._table.classes), self._slots, servers.options.block_size
+        sizes = {
+            "globals": at.GLOBALS,
+            "next": self._count,
+            "outstanding": self._count,
+            "gaps": classes * GAP_BINS,
+            "sums": classes * 3,
+            "log": LOG_ROWS * at.LOG_COLUMNS if keep_steps else 0,
+        }
+        self._place, end = {}, 0
+        for name, words in sizes.items():
+            self._place[name] = end
+            end += words
+        self._parts, stride = {}, at.REPLICA + 2 * (at.STEP + slots)
+        rest = {"ORDER": slots, "STACK": slots, "FREE": slots, "RESIDUES": block_size, "CLASSES": classes}
+        for name, words in {**rest, "SLOTS": slots * at.SLOT}.items():
+            self._parts[name] = stride
+            stride += words
+        self._first, self._stride = end, stride
+        words = end + stride * self._count
+        if words * 8 > MOST_BYTES:
+            raise NotCompiled(
+                f"{self._count:,} replicas of {slots:,} slots need {words * 8:,} bytes, more than {MOST_BYTES:,}"
+            )
+        return words
+
+    def _set_globals(self, servers: Deployment, keep_steps: bool, in_private: bool) -> None:
+        options, place = servers.options, self._place
+        values = {
+            at.G_REPLICAS: self._count,
+            at.G_ROWS: len(self._table),
+            at.G_BEFORE_NS: to_ns(servers.host.request_before_s),
+            at.G_AFTER_NS: to_ns(servers.host.request_after_s),
+            at.G_MAX_NUM_SEQS: options.max_num_seqs,
+            at.G_BUDGET: options.max_num_batched_tokens,
+            at.G_BLOCK_SIZE: options.block_size,
+            at.G_CHUNKED: options.enable_chunked_prefill,
+            at.G_WHOLE_PROMPT: options.scheduler_reserve_full_isl,
+            at.G_THRESHOLD: options.long_prefill_token_threshold,
+            at.G_WATERMARK: servers.watermark_blocks,
+            at.G_IN_FLIGHT: options.in_flight,
+            at.G_NO_PREEMPTION: in_private,
+            at.G_CLASSES: len(self._table.classes),
+            at.G_SLOTS: self._slots,
+            at.G_NEXT_NS: place["next"],
+            at.G_OUTSTANDING: place["outstanding"],
+            at.G_GAPS: place["gaps"],
+            at.G_GAP_SUMS: place["sums"],
+            at.G_LOG: place["log"],
+            at.G_LOG_ROWS: LOG_ROWS if keep_steps else 0,
+            at.G_FIRST_REPLICA: self._first,
+            at.G_STRIDE: self._stride,
+        }
+        for word, value in values.items():
+            self.arena[word] = value
+
+    def _set_replica(self, index: int, servers: Deployment) -> None:
+        base, slots = self._base(index), self._slots
+        usable = KvPool(servers.kv_blocks, servers.options.block_size).usable_blocks
+        values = {
+            at.R_INDEX: index,
+            at.R_FORM_NS: at.NEVER,
+            at.R_DELIVER_NS: at.NEVER,
+            at.R_DELIVER_ROW: -1,
+            at.R_LAST_COMMIT_NS: -2,  # before any time, and not that of a slot without a token (-1)
+            at.R_USABLE_BLOCKS: usable,
+            at.R_FREE_BLOCKS: usable,
+            at.R_FREE_SLOTS: slots,
+            **{getattr(at, f"R_{name}"): base + offset for name, offset in self._parts.items()},
+        }
+        for word, value in values.items():
+            self.arena[base + word] = value
+        self.arena[base + self._parts["FREE"] :][:slots] = np.arange(slots)[::-1]
+        self.arena[self._place["next"] + index] = at.NEVER
+
+    def _base(self, index: int) -> int:
+        return self._first + index * self._stride
+
+    # Running.
+
+    def run_each(self, until_ns: int | None) -> None:
+        """Every request has its replica (table.replica, -1: it is not sent): run the replicas one after the other."""
+        from llmqsim.engine.compiled import kernels
+
+        self.arena[at.G_ROUTED] = len(self._table)
+        for index in range(self._count):
+            base = self._base(index)
+            kernels.expect(self._table.data, self.arena, base, kernels.next_row(self._table.data, self.arena, base, -1))
+        self._run_out(until_ns)
+
+    def run_balanced(self, until_ns: int | None) -> None:
+        """Send each request to the replica with the fewest in flight when it is due, and run all of them."""
+        from llmqsim.engine.compiled import kernels
+
+        self._call(kernels.route, END_OF_TIME if until_ns is None else until_ns)
+        self._run_out(until_ns)
+
+    def _run_out(self, until_ns: int | None) -> None:
+        """Run every replica until it has nothing left to do, or up to all that is before `until_ns`."""
+        from llmqsim.engine.compiled import kernels
+
+        commits, rest = (END_OF_TIME, END_OF_TIME) if until_ns is None else (until_ns - 1, until_ns)
+        for index in range(self._count):
+            self._call(kernels.advance, self._base(index), commits, rest)
+
+    def _call(self, kernel, *arguments: int) -> None:
+        cost = self._cost
+        while True:
+            code = kernel(self._table.data, self.arena, cost.costs, cost.params, *arguments)
+            self._drain()
+            if code == at.DONE:
+                return
+            if code == at.PREEMPTS:
+                raise NotCompiled("a request is preempted, and would find its own blocks in the prefix cache")
+            if code == at.TOO_LONG:
+                raise NotCompiled(f"a step takes more than {at.LONGEST_STEP:,} ns, or the clock passes {at.LAST_TIME:,} ns")
+            if code == at.STUCK:
+                raise InvariantError("compiled engine: a replica with requests can't form a step")
+
+    def _drain(self) -> None:
+        rows = int(self.arena[at.G_LOGGED])
+        if rows:
+            log = self.arena[self._place["log"] :][: rows * at.LOG_COLUMNS]
+            self._logs.append(log.reshape(rows, at.LOG_COLUMNS).copy())
+            self.arena[at.G_LOGGED] = 0
+
+    def close(self, now_ns: int) -> None:
+        """The clock stops: settle what is still here."""
+        from llmqsim.engine.compiled import kernels
+
+        for index in range(self._count):
+            kernels.close(self._table.data, self.arena, self._base(index), now_ns)
+
+    # What is left behind.
+
+    @property
+    def last_ns(self) -> int:
+        """End of the last step of all."""
+        return max(int(self.arena[self._base(index) + at.U_END_NS]) for index in range(self._count))
+
+    def usage(self, index: int) -> ReplicaUsage:
+        """What one replica did."""
+        words = self.arena[self._base(index) :][: at.REPLICA].tolist()
+        outside = dict(zip(AXES, words[at.U_OUTSIDE :], strict=False))
+
+        def integral(word: int) -> int:
+            return words[word] * at.LIMB + words[word + 1]
+
+        return ReplicaUsage(
+            steps=words[at.U_STEPS],
+            busy_ns=integral(at.U_BUSY),
+            tokens=words[at.U_TOKENS],
+            recomputed_tokens=words[at.U_RECOMPUTED],
+            wasted_rows=words[at.U_WASTED],
+            padded_tokens=words[at.U_PADDED],
+            preemptions=words[at.U_PREEMPTIONS],
+            running_ns=integral(at.U_RUNNING),
+            waiting_ns=integral(at.U_WAITING),
+            kv_block_ns=integral(at.U_BLOCKS),
+            running_peak=words[at.U_RUNNING_PEAK],
+            waiting_peak=words[at.U_WAITING_PEAK],
+            kv_blocks_peak=words[at.U_BLOCKS_PEAK],
+            requests=words[at.U_REQUESTS],
+            end_ns=words[at.U_END_NS],
+            outside={axis: count for axis, count in outside.items() if count},
+        )
+
+    def gaps(self) -> GapHistogram:
+        """Gaps between tokens, by class."""
+        classes = len(self._table.classes)
+        histogram = GapHistogram(classes)
+        histogram.counts[:] = self.arena[self._place["gaps"] :][: classes * GAP_BINS].reshape(classes, GAP_BINS)
+        sums = self.arena[self._place["sums"] :][: classes * 3].reshape(classes, 3).tolist()
+        histogram.sum_ns = [high * at.LIMB + low for high, low, _ in sums]
+        histogram.max_ns = [largest for _, _, largest in sums]
+        return histogram
+
+    def log(self) -> list[tuple]:
+        """Every step, in the order in which they ended; of steps that ended together, the one that began first."""
+        if not self._logs:
+            return []
+        rows = np.concatenate(self._logs)
+        return list(map(tuple, rows[np.lexsort((rows[:, 0], rows[:, 1], rows[:, 2]))].tolist()))

@@ -1,0 +1,80 @@
+"""What a replica writes down as it goes: integrals, wait clocks, gaps. What engine/book.py and queue.py do, in arrays.
+
+Arguments as in step/kernels.py.
+"""
+
+from __future__ import annotations
+
+from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
+from llmqsim.jit import kernel
+from llmqsim.records import GAP_BINS, GAP_BITS
+from llmqsim.requests import INDEX
+
+ARRIVAL = INDEX["arrival_ns"]
+REPLICA_OF = INDEX["replica"]
+WAIT_STEP = INDEX["wait_step_ns"]
+
+
+@kernel
+def add(arena, at, amount):
+    """Add to an integral of two words: high x LIMB + low."""
+    low = arena[at + 1] + amount
+    if low >= LIMB:
+        arena[at] += low // LIMB
+        low %= LIMB
+    arena[at + 1] = low
+
+
+@kernel
+def tally(arena, base, now):
+    """Add the time since the last change to the integrals of slots, waiting, blocks and steps."""
+    elapsed = now - arena[base + R_SINCE_NS]
+    if elapsed > 0:
+        add(arena, base + U_RUNNING, elapsed * arena[base + R_RUNNING])
+        add(arena, base + U_WAITING, elapsed * (arena[base + R_QUEUED] + arena[base + R_PREEMPTED]))
+        add(arena, base + U_BLOCKS, elapsed * (arena[base + R_USABLE_BLOCKS] - arena[base + R_FREE_BLOCKS]))
+        if arena[base + R_STEPS] > 0:
+            add(arena, base + U_BUSY, elapsed)
+        arena[base + R_SINCE_NS] = now
+
+
+@kernel
+def look(table, arena, base, now):
+    """The scheduler looks at the queue: the clocks go on, and new requests note them (negative) in their wait columns."""
+    arena[base + R_CLOCKS + arena[base + R_BLOCKED_BY]] += now - arena[base + R_CLOCK_NS]
+    arena[base + R_CLOCK_NS] = now
+    left = arena[base + R_FRESH]
+    row = arena[base + R_FRESH_ROW]
+    while left > 0:
+        if table[REPLICA_OF, row] == arena[base + R_INDEX]:
+            for reason in range(4):
+                table[WAIT_STEP + reason, row] = -arena[base + R_CLOCKS + reason]
+            table[WAIT_STEP, row] += now - table[ARRIVAL, row] - arena[G_BEFORE_NS]
+            left -= 1
+        row += 1
+    arena[base + R_FRESH] = 0
+
+
+@kernel
+def gap_bin(gap):
+    """Bin of a gap, ns: records.gap_bin."""
+    rest = gap >> GAP_BITS + 1
+    exponent = 0
+    while rest >= 256:
+        rest >>= 8
+        exponent += 8
+    while rest > 0:
+        rest >>= 1
+        exponent += 1
+    if exponent == 0:
+        return gap
+    return ((exponent + 1) << GAP_BITS) + (gap >> exponent) - (1 << GAP_BITS)
+
+
+@kernel
+def count_gap(arena, class_id, gap, weight):
+    """Count `weight` tokens of a class that came `gap` ns after the token before them."""
+    arena[arena[G_GAPS] + class_id * GAP_BINS + gap_bin(gap)] += weight
+    sums = arena[G_GAP_SUMS] + class_id * 3
+    add(arena, sums, gap * weight)
+    arena[sums + 2] = max(arena[sums + 2], gap)

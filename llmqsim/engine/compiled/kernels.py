@@ -1,0 +1,165 @@
+"""A replica of the compiled engine, from event to event, and a router over many of them.
+
+Events of a replica are, in their order within an instant (llmqsim/clock.py): a step ends, a request is delivered, steps
+are formed. Arguments as in step/kernels.py.
+"""
+
+from __future__ import annotations
+
+from llmqsim.engine.compiled.books.kernels import look, tally
+from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
+from llmqsim.engine.compiled.step.kernels import (
+    OUTCOME,
+    REPLICA_OF,
+    WAIT_PREEMPTED,
+    WAIT_STEP,
+    commit,
+    form,
+    next_row,
+    slot_at,
+    step_at,
+    write_marks,
+)
+from llmqsim.engine.compiled.stretch.kernels import close_stretch, go_on, open_stretch
+from llmqsim.jit import kernel
+from llmqsim.requests import INDEX, Outcome
+
+ARRIVAL = INDEX["arrival_ns"]
+INTENDED = INDEX["intended_ns"]
+REJECTED = int(Outcome.REJECTED)
+
+
+@kernel
+def deliver(table, arena, base):
+    """The next request on its way joins the queue; it can enter the next step that is formed."""
+    row, now = arena[base + R_DELIVER_ROW], arena[base + R_DELIVER_NS]
+    tally(arena, base, now)
+    arena[base + U_REQUESTS] += 1
+    if arena[base + R_QUEUED] == 0:
+        arena[base + R_HEAD_ROW] = row
+    if arena[base + R_FRESH] == 0:
+        arena[base + R_FRESH_ROW] = row
+    arena[base + R_QUEUED] += 1
+    arena[base + R_FRESH] += 1
+    waiting = arena[base + R_QUEUED] + arena[base + R_PREEMPTED]
+    arena[base + U_WAITING_PEAK] = max(arena[base + U_WAITING_PEAK], waiting)
+    if arena[base + R_STEPS] == 0 and arena[base + R_FORM_NS] == NEVER:
+        arena[base + R_FORM_NS] = now
+    expect(table, arena, base, next_row(table, arena, base, row))
+
+
+@kernel
+def expect(table, arena, base, row):
+    """Note the request that will be delivered next (-1: none is known yet)."""
+    arena[base + R_DELIVER_ROW] = row
+    arena[base + R_DELIVER_NS] = NEVER if row < 0 else table[ARRIVAL, row] + arena[G_BEFORE_NS]
+
+
+@kernel
+def form_ahead(table, arena, costs, params, base, now):
+    """Form as many steps as in_flight allows, or open a stretch; False: a replica with requests can't form a step."""
+    arena[base + R_FORM_NS] = NEVER
+    while arena[base + R_STEPS] < arena[G_IN_FLIGHT]:
+        if not form(table, arena, costs, params, base, now):
+            break
+    present = arena[base + R_RUNNING] + arena[base + R_QUEUED] + arena[base + R_PREEMPTED]
+    return arena[base + R_STEPS] > 0 or present == 0
+
+
+@kernel
+def advance(table, arena, costs, params, base, commit_limit, form_limit):
+    """Do what this replica does up to commits at `commit_limit` and all else before `form_limit`; say why it stopped."""
+    while True:
+        closed = False
+        if arena[base + R_STRETCH] > 0:
+            closed = go_on(table, arena, costs, params, base, commit_limit, form_limit)
+        if arena[base + R_LONGEST_NS] > LONGEST_STEP or arena[base + R_LAST_COMMIT_NS] > LAST_TIME:
+            return TOO_LONG
+        form_ns, deliver_ns = arena[base + R_FORM_NS], arena[base + R_DELIVER_NS]
+        end_ns = arena[step_at(arena, base, 0) + T_END_NS] if arena[base + R_STEPS] > 0 else NEVER
+        if end_ns <= deliver_ns and end_ns <= form_ns:
+            if end_ns > commit_limit:
+                break
+            if arena[G_LOG_ROWS] > 0 and arena[G_LOGGED] == arena[G_LOG_ROWS]:
+                return LOG_IS_FULL
+            commit(table, arena, params, base)
+        elif deliver_ns <= form_ns:
+            if deliver_ns >= form_limit:
+                break
+            deliver(table, arena, base)
+        elif form_ns >= form_limit:
+            break
+        elif closed or not open_stretch(table, arena, base, form_ns):
+            if not form_ahead(table, arena, costs, params, base, form_ns):
+                return STUCK
+            if arena[G_NO_PREEMPTION] != 0 and arena[base + U_PREEMPTIONS] > 0:
+                return PREEMPTS
+    arena[arena[G_NEXT_NS] + arena[base + R_INDEX]] = min(end_ns, deliver_ns, form_ns)
+    return DONE
+
+
+@kernel
+def least_outstanding(arena):
+    """The replica with the fewest requests in flight; ties go to the lowest index."""
+    counts, best = arena[G_OUTSTANDING], 0
+    for index in range(1, arena[G_REPLICAS]):
+        if arena[counts + index] < arena[counts + best]:
+            best = index
+    return best
+
+
+@kernel
+def route(table, arena, costs, params, stop_ns):
+    """Send every request that is due before `stop_ns` to the least loaded replica; say why it stopped.
+
+    All replicas that do something up to that instant are brought there first, so that the counts are fresh.
+    """
+    while arena[G_NEXT_ROW] < arena[G_ROWS]:
+        row = arena[G_NEXT_ROW]
+        now = table[INTENDED, row]
+        if now >= stop_ns:
+            break
+        if table[OUTCOME, row] != REJECTED:
+            for index in range(arena[G_REPLICAS]):
+                if arena[arena[G_NEXT_NS] + index] <= now:
+                    base = arena[G_FIRST_REPLICA] + index * arena[G_STRIDE]
+                    code = advance(table, arena, costs, params, base, now, now)
+                    if code != DONE:
+                        return code
+            send(table, arena, row, least_outstanding(arena), now)
+        arena[G_NEXT_ROW] += 1
+    return DONE
+
+
+@kernel
+def send(table, arena, row, index, now):
+    """A request leaves its client for a replica."""
+    base = arena[G_FIRST_REPLICA] + index * arena[G_STRIDE]
+    table[ARRIVAL, row] = now
+    table[REPLICA_OF, row] = index
+    arena[G_ROUTED] = row + 1
+    arena[arena[G_OUTSTANDING] + index] += 1
+    if arena[base + R_DELIVER_ROW] < 0:
+        expect(table, arena, base, row)
+        next_ns = arena[G_NEXT_NS] + index
+        arena[next_ns] = min(arena[next_ns], arena[base + R_DELIVER_NS])
+
+
+@kernel
+def close(table, arena, base, now):
+    """The clock stops: write the marks of requests that are still here."""
+    if arena[base + R_STRETCH] > 0:
+        close_stretch(arena, base)
+    tally(arena, base, now)
+    look(table, arena, base, now)
+    for place in range(arena[base + R_PREEMPTED]):
+        at = slot_at(arena, base, arena[arena[base + R_STACK] + place])
+        table[WAIT_PREEMPTED, arena[at + S_ROW]] += now - arena[at + S_PREEMPTED_NS]
+        write_marks(table, arena, at)
+    for place in range(arena[base + R_RUNNING]):
+        write_marks(table, arena, slot_at(arena, base, arena[arena[base + R_ORDER] + place]))
+    row = arena[base + R_HEAD_ROW]
+    for _ in range(arena[base + R_QUEUED]):
+        for reason in range(4):
+            table[WAIT_STEP + reason, row] += arena[base + R_CLOCKS + reason]
+        row = next_row(table, arena, base, row)

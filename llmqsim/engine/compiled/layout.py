@@ -1,0 +1,150 @@
+"""Where things lie in the arena: one int64 array that holds all state of all replicas of a compiled run.
+
+    globals | heads: next event, outstanding (one word a replica each) | gaps | log | replica 0 | replica 1 | ...
+
+    a replica:  scalars | two steps in flight, with the slots they sample | order | stack | free | residues | classes | slots
+
+A request gets a *slot* (SLOT words) when it is first admitted and keeps it until it ends; new requests that wait are rows
+of the table and need no slot. `order` lists the slots that run, in admission order; `stack` those that were preempted,
+the last one first in line.
+"""
+
+from __future__ import annotations
+
+NEVER = 1 << 62
+"""a time, ns, that does not come"""
+LAST_TIME = 1 << 61
+"""the compiled engine works up to here, ns: 73 years"""
+LONGEST_STEP = 1 << 38
+"""ns, 275 s: times a count below 2**24 it fits in a word"""
+LIMB = 1 << 60
+"""integrals are kept as high x LIMB + low, so that they can't overflow"""
+
+# Globals: what all replicas share. Options, sizes, places of regions, the router's progress.
+(
+    G_REPLICAS,
+    G_ROWS,
+    G_ROUTED,
+    G_NEXT_ROW,
+    G_BEFORE_NS,
+    G_AFTER_NS,
+    G_MAX_NUM_SEQS,
+    G_BUDGET,
+    G_BLOCK_SIZE,
+    G_CHUNKED,
+    G_WHOLE_PROMPT,
+    G_THRESHOLD,
+    G_WATERMARK,
+    G_IN_FLIGHT,
+    G_NO_PREEMPTION,
+    G_CLASSES,
+    G_SLOTS,
+    G_NEXT_NS,
+    G_OUTSTANDING,
+    G_GAPS,
+    G_GAP_SUMS,
+    G_LOG,
+    G_LOG_ROWS,
+    G_LOGGED,
+    G_FIRST_REPLICA,
+    G_STRIDE,
+    GLOBALS,
+) = range(27)
+
+# Scalars of a replica.
+(
+    R_INDEX,
+    R_FORM_NS,
+    R_DELIVER_NS,
+    R_DELIVER_ROW,
+    R_HEAD_ROW,
+    R_QUEUED,
+    R_FRESH_ROW,
+    R_FRESH,
+    R_RUNNING,
+    R_PREEMPTED,
+    R_FREE_SLOTS,
+    R_FREE_BLOCKS,
+    R_USABLE_BLOCKS,
+    R_STEPS,
+    R_OLDEST,
+    R_LAST_COMMIT_NS,
+    R_SINCE_NS,
+    R_CLOCK_NS,
+    R_BLOCKED_BY,
+    R_LONGEST_NS,
+    R_STRETCH,
+    R_STRETCH_KV,
+    R_STRETCH_LEFT,
+    R_STRETCH_FORMED,
+    R_STRETCH_COMMITTED,
+    R_STRETCH_GAP,
+    R_STRETCH_RESIDUE,
+    R_ORDER,
+    R_STACK,
+    R_FREE,
+    R_RESIDUES,
+    R_CLASSES,
+    R_SLOTS,
+    # usage, as in records.ReplicaUsage
+    U_STEPS,
+    U_TOKENS,
+    U_RECOMPUTED,
+    U_WASTED,
+    U_PADDED,
+    U_PREEMPTIONS,
+    U_RUNNING_PEAK,
+    U_WAITING_PEAK,
+    U_BLOCKS_PEAK,
+    U_REQUESTS,
+    U_END_NS,
+    _END,
+) = range(45)
+R_CLOCKS = _END
+"""four words, as rules.WAIT_*"""
+U_OUTSIDE = R_CLOCKS + 4
+"""four words, as cost.kernels.AXES"""
+U_BUSY, U_RUNNING, U_WAITING, U_BLOCKS = range(U_OUTSIDE + 4, U_OUTSIDE + 12, 2)
+"""integrals: two words each, high and low"""
+REPLICA = U_BLOCKS + 2
+
+# A step in flight, twice in each replica: scalars, then the slots whose rows sample a token (GONE: it has ended).
+(
+    T_START_NS,
+    T_END_NS,
+    T_DURATION_NS,
+    T_DECODES,
+    T_KV,
+    T_PREFILL,
+    T_CHUNKS,
+    T_CONTEXT,
+    T_RECOMPUTED,
+    T_RUNNING,
+    T_SAMPLED,
+    STEP,
+) = range(12)
+GONE = -1
+
+# A slot.
+(
+    S_ROW,
+    S_PROMPT,
+    S_OUTPUT,
+    S_MAX,
+    S_CLASS,
+    S_COMPUTED,
+    S_KNOWN,
+    S_GENERATED,
+    S_HIGH_WATER,
+    S_LAST_NS,
+    S_MAX_GAP_NS,
+    S_PREEMPTED_NS,
+    S_STAGE,
+    SLOT,
+) = range(14)
+FREE, WAITING, RUNNING = 0, 1, 2
+
+# What a kernel answers: done so far, or why it stopped early.
+DONE, LOG_IS_FULL, STUCK, PREEMPTS, TOO_LONG = range(5)
+
+LOG_COLUMNS = 8
