@@ -21,7 +21,12 @@ _SOURCES = ("kernels.py", "rules.py", "layout.py", "records.py", "requests.py")
 
 
 def kernel(function):
-    """Compile a scalar rule or a loop on first use and keep the machine code on disk."""
+    """Compile a scalar rule or a loop on first use and keep the machine code on disk.
+
+    With NUMBA_DISABLE_JIT=1 it stays plain Python.
+    """
+    if numba.config.DISABLE_JIT:
+        return function
     compiled = numba.njit(cache=True, fastmath=False, nogil=True)(function)
     compiled._cache._cache_file._source_stamp = _stamp()
     _KERNELS.append(compiled)

@@ -1,0 +1,149 @@
+"""Random small clusters that the compiled engine knows, run by both engines and compared word by word."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from llmqsim.clients import Clients
+from llmqsim.cluster.cluster import Cluster
+from llmqsim.cluster.compiled import CompiledCluster, why_not
+from llmqsim.cost import kernels, lower
+from llmqsim.engine.compiled import NotCompiled
+from llmqsim.engine.deployment import Deployment
+from llmqsim.hardware import serving
+from llmqsim.hardware.gpu import gpu
+from llmqsim.hardware.model import model
+from llmqsim.options import HostCost
+from llmqsim.requests import COLUMNS, INDEX, RequestTable
+from tests.laws.cases import GRID_NS, Case
+from tests.support import deployment
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A case for both engines. kv_ns : step cost per token of context, ns. classes : of the requests, in turn."""
+
+    case: Case
+    kv_ns: float = 0.0
+    classes: int = 1
+    calibrated: bool = False
+    until_ns: int | None = None
+
+    def table(self) -> RequestTable:
+        """A fresh table."""
+        plain = self.case.table()
+        table = RequestTable(len(plain), tuple(f"class {i}" for i in range(self.classes)))
+        table.data[:] = plain.data
+        table.data[INDEX["class_id"]] = np.arange(len(plain)) % self.classes
+        return table
+
+    def servers(self) -> Deployment:
+        """The deployment: affine step costs, or those of a real GPU with padding, host time and a measured box."""
+        before, after = self.case.host_ns
+        base, prefill, decode = self.case.step
+        cost = (
+            _calibrated()
+            if self.calibrated
+            else lower.affine(
+                base_s=base / 1e9,
+                per_prefill_token_s=prefill / 1e9,
+                per_decode_request_s=decode / 1e9,
+                per_kv_token_s=self.kv_ns / 1e9,
+            )
+        )
+        host = HostCost(request_before_s=before / 1e9, request_after_s=after / 1e9)
+        return deployment(cost=cost, host=host, **self.case.servers)
+
+
+@cache
+def _calibrated() -> lower.StepCost:
+    card, network = gpu("a100-sxm-80gb"), model("llama-3.1-8b")
+    options, host, _ = serving.engine_options("vllm-0.19", card, network, 1, {})
+    cost = lower.lower(network, card, 1, options, host, 200)
+    cost.params[kernels.P_BOX :][: len(kernels.AXES)] = [20, 3, 15, 20]  # a box that small cases leave
+    return cost
+
+
+def compared(seed: int) -> Compared:
+    """Case number `seed`: ties on a coarse grid or times at random; short and long answers; pools from tight to roomy."""
+    random = np.random.default_rng([20261129, seed])
+
+    def pick(*options):
+        return options[random.integers(len(options))]
+
+    on_grid, long_answers = pick(True, False), pick(True, False)
+    grid = GRID_NS if on_grid else 1
+    count = int(random.integers(2, pick(5, 16, 50)))
+    span = pick(0, 10, 60, 60, 300) * (GRID_NS // grid)
+    longest_prompt, longest_answer = pick(6, 40, 40), pick(60, 150) if long_answers else pick(3, 12)
+    prompts, outputs = random.integers(1, longest_prompt + 1, count), random.integers(1, longest_answer + 1, count)
+    spare = pick(0, 0, 1, 20)
+    limits = outputs + (random.integers(0, spare + 1, count) if spare else 0)
+    arrivals = np.sort(random.integers(0, span + 1, count)) * grid
+    longest = int((prompts + outputs).max())
+    size = pick(1, 4, 16, 16)
+    least = -(-longest // size) + 1
+    chunked = pick(True, True, False)
+    step = random.integers(0, 4, 3) if on_grid else random.integers(0, (10**7, 10**6, 10**6))
+    servers = dict(
+        batching="continuous",
+        policy={},
+        preemption="recompute_newest",
+        block_bytes=1000,
+        enable_prefix_caching=pick(False, False, False, True),
+        watermark=pick(0.0, 0.0, 0.1),
+        long_prefill_token_threshold=pick(0, 0, 5),
+        replicas=pick(1, 1, 2, 3, 7),
+        routing=pick("round_robin", "least_outstanding"),
+        blocks=pick(None, least, least + 1, least + 3, 2 * least, 4 * least, least - 1 if least > 2 else least),
+        block_size=size,
+        max_num_seqs=pick(1, 2, 4, 8, 64, 64),
+        max_num_batched_tokens=pick(1, 3, 7, 16, 64, 256) if chunked else pick(longest - 1, longest, 2 * longest),
+        enable_chunked_prefill=chunked,
+        scheduler_reserve_full_isl=pick(True, False),
+        in_flight=pick(1, 2),
+        max_model_len=pick(None, None, None, max(2, longest - 3)),
+    )
+    step = tuple(int(part) * grid for part in (step[0] + (not on_grid), step[1] // 2, step[2] // 2))
+    requests = tuple(zip(arrivals.tolist(), prompts.tolist(), outputs.tolist(), limits.tolist(), strict=True))
+    groups = () if servers["enable_prefix_caching"] else pick((), tuple((i % 2, 8) for i in range(count)))
+    until = pick(None, None, None, 0.3, 0.9, 1.5)
+    return Compared(
+        Case(requests, servers, step, pick((0, 0), (0, 0), (GRID_NS, 2 * GRID_NS), (123, 4567)), groups),
+        kv_ns=pick(0.0, 0.0, 1000.0, 123.25),
+        classes=pick(1, 1, 3),
+        calibrated=pick(False, False, False, True),
+        until_ns=None if until is None else max(grid, int((span * grid + 30 * step[0]) * until) // grid * grid),
+    )
+
+
+def differences(compared: Compared) -> list[str]:
+    """What the two engines disagree on, in words; empty if on nothing. `fell back` alone: only one of them ran."""
+    servers = compared.servers()
+    slow, fast = compared.table(), compared.table()
+    assert why_not(fast, servers, Clients()) is None
+    specification = Cluster(slow, servers, keep_steps=True)
+    specified_end = specification.run(compared.until_ns)
+    given = fast.data.copy()
+    compiled = CompiledCluster(fast, servers, keep_steps=True)
+    try:
+        end = compiled.run(compared.until_ns)
+    except NotCompiled:
+        assert servers.options.enable_prefix_caching and sum(r.usage.preemptions for r in specification.replicas)
+        outcome, reason = INDEX["outcome"], INDEX["reason"]
+        given[[outcome, reason]] = fast.data[[outcome, reason]]  # refused at the door, by both engines alike
+        return ["fell back"] if (fast.data == given).all() else ["fell back, and left the table changed"]
+    told = [c.name for c in COLUMNS if (slow.data[INDEX[c.name]] != fast.data[INDEX[c.name]]).any()]
+    if end != specified_end:
+        told.append(f"end: {end} instead of {specified_end}")
+    if tuple(r.usage for r in specification.replicas) != compiled.usage:
+        told.append("usage")
+    if specification.step_log != compiled.step_log:
+        told.append("step log")
+    gaps, specified = compiled.gaps, specification.gaps
+    if (gaps.counts != specified.counts).any() or gaps.sum_ns != specified.sum_ns or gaps.max_ns != specified.max_ns:
+        told.append("gaps")
+    return told

@@ -1,0 +1,125 @@
+"""Does the law of the two engines catch mistakes? Each mutation breaks the compiled engine in one place of its source.
+
+`python -m tests.laws.mutate` prints for each after how many cases the law fails. A mutant is a copy of the package run
+as plain Python (NUMBA_DISABLE_JIT=1), so that nothing has to be compiled.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+FOLDER = "llmqsim/engine/compiled"
+CASES = 600
+FOUND, NOT_FOUND = "the law fails at case", "the law holds"
+
+MUTATIONS: dict[str, tuple[str, str, str]] = {
+    "context growth frozen": (
+        "stretch/kernels.py",
+        "arena[base + R_STRETCH_KV] = context + running",
+        "arena[base + R_STRETCH_KV] = context",
+    ),
+    "block boundary shifted": (
+        "stretch/kernels.py",
+        "arena[residues + computed % block_size] += 1",
+        "arena[residues + (computed + 1) % block_size] += 1",
+    ),
+    "form before deliver": (
+        "kernels.py",
+        "elif deliver_ns <= form_ns:",
+        "elif deliver_ns < form_ns:",
+    ),
+    "router's tie-break dropped": (
+        "kernels.py",
+        "if arena[counts + index] < arena[counts + best]:",
+        "if arena[counts + index] <= arena[counts + best]:",
+    ),
+    "deliver before commit": (
+        "kernels.py",
+        "if end_ns <= deliver_ns and end_ns <= form_ns:",
+        "if end_ns < deliver_ns and end_ns <= form_ns:",
+    ),
+    "router looks before the commits of its instant": (
+        "kernels.py",
+        "if arena[arena[G_NEXT_NS] + index] <= now:",
+        "if arena[arena[G_NEXT_NS] + index] < now:",
+    ),
+    "oldest preempted first": (
+        "step/kernels.py",
+        "slot = arena[arena[base + R_STACK] + preempted - 1]",
+        "slot = arena[arena[base + R_STACK]]",
+    ),
+    "an unforeseen end wastes nothing": (
+        "step/kernels.py",
+        "arena[base + U_WASTED] += 1",
+        "pass",
+    ),
+    "a newcomer is not looked at in a stretch": (
+        "stretch/kernels.py",
+        "                look(table, arena, base, now)\n",
+        "",
+    ),
+    "worst gap of a stretch lost": (
+        "stretch/kernels.py",
+        "arena[at + S_MAX_GAP_NS] = max(arena[at + S_MAX_GAP_NS], gap)",
+        "pass",
+    ),
+    "stretch one step too long": (
+        "stretch/kernels.py",
+        "arena[at + S_OUTPUT] - arena[at + S_GENERATED] - 1)",
+        "arena[at + S_OUTPUT] - arena[at + S_GENERATED])",
+    ),
+    "watermark forgotten": (
+        "step/kernels.py",
+        "above = arena[G_WATERMARK] if running > 0 else 0",
+        "above = 0",
+    ),
+    "context read without the current token": (
+        "step/kernels.py",
+        "arena[step + T_KV] += end",
+        "arena[step + T_KV] += computed",
+    ),
+}
+
+
+def verdict(name: str) -> str:
+    """Break one place, run the law's cases, and say what it says."""
+    file, right, wrong = MUTATIONS[name]
+    with tempfile.TemporaryDirectory() as folder:
+        for part in ("llmqsim", "tests"):
+            shutil.copytree(ROOT / part, Path(folder) / part, ignore=shutil.ignore_patterns("__pycache__"))
+        path = Path(folder) / FOLDER / file
+        source = path.read_text()
+        assert source.count(right) == 1, f"{name}: {source.count(right)} places like that in {file}"
+        path.write_text(source.replace(right, wrong))
+        environment = {**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": folder}
+        command = [sys.executable, "-m", "tests.laws.mutate", "--run"]
+        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    return done.stdout.strip() or done.stderr.strip()[-400:]
+
+
+def run() -> str:
+    """In the mutant's process: the first case on which the engines differ (or at which the mutant breaks down)."""
+    from tests.laws.compiled_cases import compared, differences
+
+    for seed in range(CASES):
+        try:
+            told = differences(compared(seed))
+        except Exception as error:  # whatever a mutant does to itself, it was noticed
+            told = [f"{type(error).__name__}: {error}"]
+        if told not in ([], ["fell back"]):
+            return f"{FOUND} {seed}: {'; '.join(told)}"
+    return f"{NOT_FOUND} for all of {CASES} cases"
+
+
+if __name__ == "__main__":
+    if "--run" in sys.argv:
+        print(run())
+    else:
+        for mutation in MUTATIONS:
+            print(f"{mutation:50s} {verdict(mutation)}", flush=True)
