@@ -49,3 +49,9 @@ def make(kind: str, name: str, params: dict[str, Any] | None = None) -> Any:
     if faults:
         raise ScenarioError(*faults)
     return cls(**given)
+
+
+def name_of(kind: str, policy: Any) -> str:
+    """The registered name of a built policy; of an unregistered one, its class."""
+    found = (name for name, cls in _TABLE.get(kind, {}).items() if cls is type(policy))
+    return next(found, type(policy).__name__)

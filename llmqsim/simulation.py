@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from llmqsim.clock import EndOfTime
-from llmqsim.cluster.cluster import Cluster
+from llmqsim.cluster import choose
 from llmqsim.errors import ScenarioError
 from llmqsim.records import StepLog
 from llmqsim.result import Result
@@ -40,22 +40,17 @@ def simulate(
     replication = run.replication if replication is None else replication
     servers = build_servers(scenario)
     workload = build_workload(scenario, servers, seed, replication)
-    cluster = Cluster(workload.table, servers.deployment, keep_steps, workload.clients)
-    try:
-        end_ns = cluster.run(None if run.until is None else to_ns(run.until))
-    except EndOfTime as error:
-        hint = "make steps shorter (cost, engine.host), or set run.until"
-        raise ScenarioError(scenario.fault("cost", f"{error}; {hint}")) from None
+    finished = _run(scenario, servers, workload, keep_steps)
     return Result(
         scenario=scenario.to_dict(),
         seed=seed,
         replication=replication,
-        engine="reference",
+        engine=finished.engine,
         version=__version__,
         table=workload.table,
-        gaps=cluster.gaps,
-        usage=tuple(replica.usage for replica in cluster.replicas),
-        end_ns=end_ns,
+        gaps=finished.gaps,
+        usage=finished.usage,
+        end_ns=finished.end_ns,
         kv=_kv(servers),
         slo=_slo(scenario.spec.slo),
         class_slo=_class_slos(scenario),
@@ -68,8 +63,22 @@ def simulate(
             *_stated_blocks(servers),
             *servers.deployment.cost.notes,
         ),
-        step_log=_steps(cluster.step_log),
+        step_log=_steps(finished.step_log),
     )
+
+
+def _run(scenario: Scenario, servers: Servers, workload, keep_steps: bool) -> choose.Finished:
+    """Run with the engine that `run.engine` asks for; refuse, with the reason, where it can't."""
+    run = scenario.spec.run
+    until_ns = None if run.until is None else to_ns(run.until)
+    try:
+        return choose.run(run.engine, workload.table, servers.deployment, workload.clients, keep_steps, until_ns)
+    except choose.NotCompiled as reason:
+        told = f"the compiled engine has no form for this run: {reason}; use auto or reference"
+        raise ScenarioError(scenario.fault("run.engine", told)) from None
+    except EndOfTime as error:
+        hint = "make steps shorter (cost, engine.host), or set run.until"
+        raise ScenarioError(scenario.fault("cost", f"{error}; {hint}")) from None
 
 
 def _unused_prefixes(shared: bool, servers: Servers) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from llmqsim.policies.ordering import Fcfs
 from llmqsim.policies.preemption import RecomputeNewest
 from llmqsim.policies.routing import LeastOutstanding, RoundRobin
 from llmqsim.records import GapHistogram, ReplicaUsage
+from llmqsim.registry import name_of
 from llmqsim.requests import COLUMNS, GIVEN, INDEX, Outcome, RequestTable
 
 KNOWN = {
@@ -31,17 +32,17 @@ KNOWN = {
 def why_not(table: RequestTable, deployment: Deployment, clients: Clients) -> str | None:
     """The first thing that the compiled engine has no form for, in the scenario's words; None if it knows everything."""
     if not isinstance(deployment.cost, StepCost):
-        return "cost.model stations"
+        return "cost.model 'stations'"
     for key, (field, forms) in KNOWN.items():
         policy = getattr(deployment, field)
         if type(policy) not in forms:
-            return f"{key} {getattr(policy, 'name', type(policy).__name__)}"
+            return f"{key} '{name_of(field, policy)}'"
     if clients.loops:
-        return "closed loops (workload.arrivals)"
+        return "a closed loop"
     if clients.max_in_flight is not None:
-        return "a cap on requests in flight (workload.arrivals)"
+        return "a cap on requests in flight"
     if clients.timeout_ns is not None:
-        return "clients that give up (workload.timeout)"
+        return "clients that give up"
     if _caches(deployment) and table.prefixes is not None:
         return "engine.enable_prefix_caching with prompts that share prefixes"
     if np.any(np.diff(table.intended_ns) < 0):

@@ -51,7 +51,11 @@ class Run(Spec):
 
     seed: Index = Field(0, description="Seed of all random streams.")
     replication: Index = Field(0, description="Which independent sample of that seed.")
-    engine: Annotated[str, rules.choice("auto", "reference")] = Field("auto", description="Which simulator engine.")
+    engine: Annotated[str, rules.choice("auto", "compiled", "reference")] = Field(
+        "auto",
+        description="Which simulator engine: `compiled` is fast, `reference` runs everything, `auto` takes the compiled "
+        "one where it has a form for all that the scenario asks for. Their results are the same.",
+    )
     until: Duration | None = Field(
         None, description="Stop the clock here, seconds; requests not finished by then are counted as unfinished."
     )

@@ -111,7 +111,7 @@ VALUES = {
     "slo.attainment=0.9": "slo: has no latency target; give at least one of ttft, tpot, e2e",
     "slo.ttfp=1 s": "slo.ttfp: unknown key (got '1 s'); did you mean 'ttft'?",
     "run.seed=-1": "run.seed: must be at least 0 (got -1)",
-    "run.engine=fast": "run.engine: unknown choice (got 'fast'); one of: auto, reference",
+    "run.engine=fast": "run.engine: unknown choice (got 'fast'); one of: auto, compiled, reference",
     "model=5": "model: must be the name of a model preset, such as llama-3.1-8b, or a mapping (got 5); its keys: config",
     "model={confg: c.json}": "model: does not tell its kind (got a mapping with 'confg'); did you mean 'config'? give one "
     "of: config",

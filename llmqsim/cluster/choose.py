@@ -1,0 +1,59 @@
+"""Which engine runs, and what every run leaves behind, whichever it was."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from llmqsim.clients import Clients
+from llmqsim.cluster.cluster import Cluster
+from llmqsim.cluster.compiled import CompiledCluster, why_not
+from llmqsim.engine.compiled import NotCompiled
+from llmqsim.engine.deployment import Deployment
+from llmqsim.records import GapHistogram, ReplicaUsage
+from llmqsim.requests import RequestTable
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run that is over; its marks are in the request table. engine : "compiled" or "reference"."""
+
+    engine: str
+    end_ns: int
+    gaps: GapHistogram
+    usage: tuple[ReplicaUsage, ...]
+    step_log: list[tuple] | None
+
+
+def run(
+    engine: str,
+    table: RequestTable,
+    deployment: Deployment,
+    clients: Clients,
+    keep_steps: bool,
+    until_ns: int | None,
+) -> Finished:
+    """Run with the engine asked for. "auto": the compiled one if it knows everything that this run has.
+
+    Raises NotCompiled when the compiled engine was asked for and does not.
+    """
+    if engine != "reference":
+        try:
+            return _compiled(table, deployment, clients, keep_steps, until_ns)
+        except NotCompiled:
+            if engine == "compiled":
+                raise
+    cluster = Cluster(table, deployment, keep_steps, clients)
+    end_ns = cluster.run(until_ns)
+    usage = tuple(replica.usage for replica in cluster.replicas)
+    return Finished("reference", end_ns, cluster.gaps, usage, cluster.step_log)
+
+
+def _compiled(
+    table: RequestTable, deployment: Deployment, clients: Clients, keep_steps: bool, until_ns: int | None
+) -> Finished:
+    reason = why_not(table, deployment, clients)
+    if reason is not None:
+        raise NotCompiled(reason)
+    cluster = CompiledCluster(table, deployment, keep_steps)
+    end_ns = cluster.run(until_ns)
+    return Finished("compiled", end_ns, cluster.gaps, cluster.usage, cluster.step_log)
