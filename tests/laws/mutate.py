@@ -20,14 +20,14 @@ FOUND, NOT_FOUND = "the law fails at case", "the law holds"
 
 MUTATIONS: dict[str, tuple[str, str, str]] = {
     "context growth frozen": (
-        "stretch/kernels.py",
-        "arena[base + R_STRETCH_KV] = context + running",
-        "arena[base + R_STRETCH_KV] = context",
+        "group/kernels.py",
+        "arena[base + R_CONTEXT] += members\n",
+        "pass\n",
     ),
     "block boundary shifted": (
-        "stretch/kernels.py",
-        "arena[residues + computed % block_size] += 1",
-        "arena[residues + (computed + 1) % block_size] += 1",
+        "group/kernels.py",
+        "(-formed_steps(arena, base)) % block_size",
+        "(1 - formed_steps(arena, base)) % block_size",
     ),
     "form before deliver": (
         "kernels.py",
@@ -55,24 +55,39 @@ MUTATIONS: dict[str, tuple[str, str, str]] = {
         "slot = arena[arena[base + R_STACK]]",
     ),
     "an unforeseen end wastes nothing": (
-        "step/kernels.py",
-        "arena[base + U_WASTED] += 1",
+        "group/kernels.py",
+        "arena[step_at(arena, base, 1) + T_GONE] += 1",
         "pass",
     ),
-    "a newcomer is not looked at in a stretch": (
-        "stretch/kernels.py",
-        "                look(table, arena, base, now)\n",
+    "a foreseen end has a row too many": (
+        "group/kernels.py",
+        "if arena[at + S_MEMBER] == MEMBER and arena[at + S_MAX] == arena[at + S_OUTPUT]:",
+        "if False:",
+    ),
+    "worst gap: one step too early": (
+        "group/kernels.py",
+        "worst_gap_after(arena, base, arena[at + S_STEP])",
+        "worst_gap_after(arena, base, arena[at + S_STEP] - 1)",
+    ),
+    "stack of gaps keeps the smaller": (
+        "group/kernels.py",
+        "arena[gaps + 2 * size - 1] <= gap:",
+        "arena[gaps + 2 * size - 1] >= gap:",
+    ),
+    "a member ends one step late": (
+        "group/kernels.py",
+        "return arena[at + S_STEP] + arena[at + S_OUTPUT] - (",
+        "return 1 + arena[at + S_STEP] + arena[at + S_OUTPUT] - (",
+    ),
+    "a step's order of service forgotten": (
+        "group/kernels.py",
+        "and (whole or arena[base + R_MIXED] == 0)",
         "",
     ),
-    "worst gap of a stretch lost": (
-        "stretch/kernels.py",
-        "arena[at + S_MAX_GAP_NS] = max(arena[at + S_MAX_GAP_NS], gap)",
-        "pass",
-    ),
-    "stretch one step too long": (
-        "stretch/kernels.py",
-        "arena[at + S_OUTPUT] - arena[at + S_GENERATED] - 1)",
-        "arena[at + S_OUTPUT] - arena[at + S_GENERATED])",
+    "full pool not noticed": (
+        "group/kernels.py",
+        "return free >= 0 and",
+        "return free >= -1 and",
     ),
     "watermark forgotten": (
         "step/kernels.py",

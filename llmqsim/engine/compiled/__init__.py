@@ -1,7 +1,8 @@
 """The compiled engine: the reference engine's results, byte for byte, for the built-in policies that it knows.
 
 `Replicas` packs a deployment into the arena (layout.py), runs the kernels, and unpacks what they wrote. Read
-`kernels.py` first (from event to event), then `step/` (form and commit) and `stretch/` (many decode steps at once).
+`kernels.py` first (from event to event), then `step/` (form and commit a step, row by row) and `group/` (the same, with
+all who decode as one).
 """
 
 from __future__ import annotations
@@ -61,8 +62,15 @@ class Replicas:
             self._place[name] = end
             end += words
         self._parts, stride = {}, at.REPLICA + 2 * (at.STEP + slots)
-        rest = {"ORDER": slots, "STACK": slots, "FREE": slots, "RESIDUES": block_size, "CLASSES": classes}
-        for name, words in {**rest, "SLOTS": slots * at.SLOT}.items():
+        sizes = {
+            "ORDER": 3 * slots,  # who has left keeps a place until the ranks are closed
+            **dict.fromkeys(("STACK", "FREE", "HEAP", "ENDING", "PREFILL"), slots),
+            "GAPS": 2 * at.GAPS,
+            "RESIDUES": block_size,
+            "CLASSES": classes,
+            "SLOTS": slots * at.SLOT,
+        }
+        for name, words in sizes.items():
             self._parts[name] = stride
             stride += words
         self._first, self._stride = end, stride

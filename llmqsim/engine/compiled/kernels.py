@@ -20,7 +20,7 @@ from llmqsim.engine.compiled.step.kernels import (
     step_at,
     write_marks,
 )
-from llmqsim.engine.compiled.stretch.kernels import close_stretch, go_on, open_stretch
+from llmqsim.engine.compiled.group.kernels import close_group, commit_grouped, form_grouped, open_group
 from llmqsim.jit import kernel
 from llmqsim.requests import INDEX, Outcome
 
@@ -56,11 +56,24 @@ def expect(table, arena, base, row):
 
 
 @kernel
+def form_step(table, arena, costs, params, base, now):
+    """Form one step, if possible with the group; False when nobody can have a token."""
+    if arena[base + R_OPEN] == 0:
+        open_group(arena, base)
+    if arena[base + R_OPEN] != 0:
+        formed = form_grouped(table, arena, costs, params, base, now)
+        if formed != SHORT:
+            return formed == FORMED
+        close_group(arena, base)
+    return form(table, arena, costs, params, base, now)
+
+
+@kernel
 def form_ahead(table, arena, costs, params, base, now):
-    """Form as many steps as in_flight allows, or open a stretch; False: a replica with requests can't form a step."""
+    """Form as many steps as in_flight allows; False: a replica with requests can't form a step."""
     arena[base + R_FORM_NS] = NEVER
     while arena[base + R_STEPS] < arena[G_IN_FLIGHT]:
-        if not form(table, arena, costs, params, base, now):
+        if not form_step(table, arena, costs, params, base, now):
             break
     present = arena[base + R_RUNNING] + arena[base + R_QUEUED] + arena[base + R_PREEMPTED]
     return arena[base + R_STEPS] > 0 or present == 0
@@ -70,9 +83,6 @@ def form_ahead(table, arena, costs, params, base, now):
 def advance(table, arena, costs, params, base, commit_limit, form_limit):
     """Do what this replica does up to commits at `commit_limit` and all else before `form_limit`; say why it stopped."""
     while True:
-        closed = False
-        if arena[base + R_STRETCH] > 0:
-            closed = go_on(table, arena, costs, params, base, commit_limit, form_limit)
         if arena[base + R_LONGEST_NS] > LONGEST_STEP or arena[base + R_LAST_COMMIT_NS] > LAST_TIME:
             return TOO_LONG
         form_ns, deliver_ns = arena[base + R_FORM_NS], arena[base + R_DELIVER_NS]
@@ -82,14 +92,17 @@ def advance(table, arena, costs, params, base, commit_limit, form_limit):
                 break
             if arena[G_LOG_ROWS] > 0 and arena[G_LOGGED] == arena[G_LOG_ROWS]:
                 return LOG_IS_FULL
-            commit(table, arena, params, base)
+            if arena[base + R_OPEN] != 0:
+                commit_grouped(table, arena, params, base)
+            else:
+                commit(table, arena, params, base)
         elif deliver_ns <= form_ns:
             if deliver_ns >= form_limit:
                 break
             deliver(table, arena, base)
         elif form_ns >= form_limit:
             break
-        elif closed or not open_stretch(table, arena, base, form_ns):
+        else:
             if not form_ahead(table, arena, costs, params, base, form_ns):
                 return STUCK
             if arena[G_NO_PREEMPTION] != 0 and arena[base + U_PREEMPTIONS] > 0:
@@ -148,8 +161,8 @@ def send(table, arena, row, index, now):
 @kernel
 def close(table, arena, base, now):
     """The clock stops: write the marks of requests that are still here."""
-    if arena[base + R_STRETCH] > 0:
-        close_stretch(arena, base)
+    if arena[base + R_OPEN] != 0:
+        close_group(arena, base)
     tally(arena, base, now)
     look(table, arena, base, now)
     for place in range(arena[base + R_PREEMPTED]):

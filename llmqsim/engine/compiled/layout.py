@@ -2,7 +2,7 @@
 
     globals | heads: next event, outstanding (one word a replica each) | gaps | log | replica 0 | replica 1 | ...
 
-    a replica:  scalars | two steps in flight, with the slots they sample | order | stack | free | residues | classes | slots
+    a replica:  scalars | two steps in flight, with the slots they sample | order | stack | ... | slots
 
 A request gets a *slot* (SLOT words) when it is first admitted and keeps it until it ends; new requests that wait are rows
 of the table and need no slot. `order` lists the slots that run, in admission order; `stack` those that were preempted,
@@ -73,16 +73,22 @@ LIMB = 1 << 60
     R_CLOCK_NS,
     R_BLOCKED_BY,
     R_LONGEST_NS,
-    R_STRETCH,
-    R_STRETCH_KV,
-    R_STRETCH_LEFT,
-    R_STRETCH_FORMED,
-    R_STRETCH_COMMITTED,
-    R_STRETCH_GAP,
-    R_STRETCH_RESIDUE,
+    R_OPEN,
+    R_MEMBERS,
+    R_CONTEXT,
+    R_MIXED,
+    R_HEAP_SIZE,
+    R_GAPS_SIZE,
+    R_ENDINGS,
+    R_PREFILLING,
+    R_ORDER_END,
     R_ORDER,
     R_STACK,
     R_FREE,
+    R_HEAP,
+    R_GAPS,
+    R_ENDING,
+    R_PREFILL,
     R_RESIDUES,
     R_CLASSES,
     R_SLOTS,
@@ -99,7 +105,7 @@ LIMB = 1 << 60
     U_REQUESTS,
     U_END_NS,
     _END,
-) = range(45)
+) = range(51)
 R_CLOCKS = _END
 """four words, as rules.WAIT_*"""
 U_OUTSIDE = R_CLOCKS + 4
@@ -121,8 +127,9 @@ REPLICA = U_BLOCKS + 2
     T_RECOMPUTED,
     T_RUNNING,
     T_SAMPLED,
+    T_GONE,
     STEP,
-) = range(12)
+) = range(13)
 GONE = -1
 
 # A slot.
@@ -140,9 +147,21 @@ GONE = -1
     S_MAX_GAP_NS,
     S_PREEMPTED_NS,
     S_STAGE,
+    S_PLACE,
+    S_STEP,
+    S_MEMBER,
     SLOT,
-) = range(14)
+) = range(17)
 FREE, WAITING, RUNNING = 0, 1, 2
+NO_MEMBER, MEMBER, ENDING = 0, 1, 2
+"""of the group; ENDING: it is in no step that is formed from now"""
+SLOT_BITS = 24
+SLOT_MASK = (1 << SLOT_BITS) - 1
+GAPS = 4096
+"""most gaps that the group remembers"""
+
+# What became of an attempt to form a step.
+FORMED, NOBODY, SHORT = range(3)
 
 # What a kernel answers: done so far, or why it stopped early.
 DONE, LOG_IS_FULL, STUCK, PREEMPTS, TOO_LONG = range(5)

@@ -87,7 +87,8 @@ def put(arena, costs, params, step, at, slot, tokens):
 def preempt_newest(table, arena, base, now):
     """The request that was admitted last loses its blocks and waits at the front; returns its slot."""
     arena[base + R_RUNNING] -= 1
-    slot = arena[arena[base + R_ORDER] + arena[base + R_RUNNING]]
+    arena[base + R_ORDER_END] -= 1
+    slot = arena[arena[base + R_ORDER] + arena[base + R_ORDER_END]]
     at = slot_at(arena, base, slot)
     computed = arena[at + S_COMPUTED]
     arena[base + R_FREE_BLOCKS] += rules.blocks_for(computed, arena[G_BLOCK_SIZE])
@@ -180,6 +181,7 @@ def fill_slot(table, arena, base, row):
     arena[at + S_HIGH_WATER] = 0
     arena[at + S_LAST_NS] = -1
     arena[at + S_MAX_GAP_NS] = -1
+    arena[at + S_MEMBER] = NO_MEMBER
     return slot
 
 
@@ -199,8 +201,11 @@ def enter(table, arena, base, slot, now):
             table[WAIT_STEP + reason, row] += arena[base + R_CLOCKS + reason]
         table[FIRST_SCHEDULED, row] = now
         slot = fill_slot(table, arena, base, row)
-    arena[slot_at(arena, base, slot) + S_STAGE] = RUNNING
-    arena[arena[base + R_ORDER] + arena[base + R_RUNNING]] = slot
+    at = slot_at(arena, base, slot)
+    arena[at + S_STAGE] = RUNNING
+    arena[at + S_PLACE] = arena[base + R_ORDER_END]
+    arena[arena[base + R_ORDER] + arena[base + R_ORDER_END]] = slot
+    arena[base + R_ORDER_END] += 1
     arena[base + R_RUNNING] += 1
     return slot
 
@@ -230,8 +235,7 @@ def form(table, arena, costs, params, base, now):
     blocked_by = rules.WAIT_KV
     attention_ns = 0.0
     while preempted:
-        for word in range(STEP):
-            arena[step + word] = 0
+        clear(arena, step)
         before = arena[base + U_PREEMPTIONS]
         budget, attention_ns = grow_running(table, arena, costs, params, base, step, now)
         preempted = arena[base + U_PREEMPTIONS] > before
@@ -243,12 +247,10 @@ def form(table, arena, costs, params, base, now):
             blocked_by = rules.WAIT_KV
             break
     arena[base + R_BLOCKED_BY] = blocked_by
-    running = arena[base + R_RUNNING]
-    arena[base + U_RUNNING_PEAK] = max(arena[base + U_RUNNING_PEAK], running)
-    held = arena[base + R_USABLE_BLOCKS] - arena[base + R_FREE_BLOCKS]
-    arena[base + U_BLOCKS_PEAK] = max(arena[base + U_BLOCKS_PEAK], held)
+    note_peaks(arena, base)
     if arena[step + T_DECODES] + arena[step + T_CHUNKS] == 0:
         return False
+    running = arena[base + R_RUNNING]
     arena[step + T_RUNNING] = running
     arena[step + T_DURATION_NS] = step_ns(
         costs,
@@ -263,6 +265,21 @@ def form(table, arena, costs, params, base, now):
     )
     queue_up(arena, base, step, now)
     return True
+
+
+@kernel
+def clear(arena, step):
+    """Begin a new step."""
+    for word in range(STEP):
+        arena[step + word] = 0
+
+
+@kernel
+def note_peaks(arena, base):
+    """Most slots and blocks held after forming."""
+    arena[base + U_RUNNING_PEAK] = max(arena[base + U_RUNNING_PEAK], arena[base + R_RUNNING])
+    held = arena[base + R_USABLE_BLOCKS] - arena[base + R_FREE_BLOCKS]
+    arena[base + U_BLOCKS_PEAK] = max(arena[base + U_BLOCKS_PEAK], held)
 
 
 @kernel
@@ -330,15 +347,23 @@ def finish(table, arena, base, slot, now):
             found = found or arena[stack + place] == slot
             if found:
                 arena[stack + place] = arena[stack + place + 1]
-    arena[base + R_FREE_BLOCKS] += rules.blocks_for(arena[at + S_COMPUTED], arena[G_BLOCK_SIZE])
-    arena[at + S_STAGE] = FREE
-    arena[arena[base + R_FREE] + arena[base + R_FREE_SLOTS]] = slot
-    arena[base + R_FREE_SLOTS] += 1
     if arena[base + R_STEPS] > 0:
         step = step_at(arena, base, 0)
         for place in range(arena[step + T_SAMPLED]):
             if arena[step + STEP + place] == slot:
                 arena[step + STEP + place] = GONE
+    leave(table, arena, base, slot, now)
+
+
+@kernel
+def leave(table, arena, base, slot, now):
+    """A request that has ended returns its blocks and its slot; its row is written."""
+    at = slot_at(arena, base, slot)
+    row = arena[at + S_ROW]
+    arena[base + R_FREE_BLOCKS] += rules.blocks_for(arena[at + S_COMPUTED], arena[G_BLOCK_SIZE])
+    arena[at + S_STAGE] = FREE
+    arena[arena[base + R_FREE] + arena[base + R_FREE_SLOTS]] = slot
+    arena[base + R_FREE_SLOTS] += 1
     table[FINISH, row] = now + arena[G_AFTER_NS]
     table[OUTCOME, row] = COMPLETED
     write_marks(table, arena, at)
@@ -355,15 +380,19 @@ def write_marks(table, arena, at):
 
 @kernel
 def close_ranks(arena, base):
-    """Take free slots off the running list; the order of the others stays."""
+    """Take those who have ended off the running list; the order of the others stays."""
     order = arena[base + R_ORDER]
     kept = 0
-    for place in range(arena[base + R_RUNNING]):
+    for place in range(arena[base + R_ORDER_END]):
         slot = arena[order + place]
-        if arena[slot_at(arena, base, slot) + S_STAGE] == RUNNING:
-            arena[order + kept] = slot
-            kept += 1
+        if slot != GONE:
+            at = slot_at(arena, base, slot)
+            if arena[at + S_STAGE] == RUNNING:
+                arena[order + kept] = slot
+                arena[at + S_PLACE] = kept
+                kept += 1
     arena[base + R_RUNNING] = kept
+    arena[base + R_ORDER_END] = kept
 
 
 @kernel
