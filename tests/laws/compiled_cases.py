@@ -75,10 +75,12 @@ def compared(seed: int) -> Compared:
         return options[random.integers(len(options))]
 
     on_grid, long_answers = pick(True, False), pick(True, False)
+    light = pick(True, False, False, False)  # requests end while others still arrive
     grid = GRID_NS if on_grid else 1
     count = int(random.integers(2, pick(5, 16, 50)))
-    span = pick(0, 10, 60, 60, 300) * (GRID_NS // grid)
-    longest_prompt, longest_answer = pick(6, 40, 40), pick(60, 150) if long_answers else pick(3, 12)
+    span = (100 if light else pick(0, 10, 60, 60, 300)) * (GRID_NS // grid)
+    longest_prompt = 6 if light else pick(6, 40, 40, 90)
+    longest_answer = 4 if light else pick(60, 150) if long_answers else pick(3, 12)
     prompts, outputs = random.integers(1, longest_prompt + 1, count), random.integers(1, longest_answer + 1, count)
     spare = pick(0, 0, 1, 20)
     limits = outputs + (random.integers(0, spare + 1, count) if spare else 0)
@@ -95,9 +97,9 @@ def compared(seed: int) -> Compared:
         block_bytes=1000,
         enable_prefix_caching=pick(False, False, False, True),
         watermark=pick(0.0, 0.0, 0.1),
-        long_prefill_token_threshold=pick(0, 0, 5),
-        replicas=pick(1, 1, 2, 3, 7),
-        routing=pick("round_robin", "least_outstanding"),
+        long_prefill_token_threshold=pick(0, 0, 2, 5),
+        replicas=pick(2, 3) if light else pick(1, 1, 2, 3, 7),
+        routing="least_outstanding" if light else pick("round_robin", "least_outstanding"),
         blocks=pick(None, least, least + 1, least + 3, 2 * least, 4 * least, least - 1 if least > 2 else least),
         block_size=size,
         max_num_seqs=pick(1, 2, 4, 8, 64, 64),
@@ -113,9 +115,9 @@ def compared(seed: int) -> Compared:
     until = pick(None, None, None, 0.3, 0.9, 1.5)
     return Compared(
         Case(requests, servers, step, pick((0, 0), (0, 0), (GRID_NS, 2 * GRID_NS), (123, 4567)), groups),
-        kv_ns=pick(0.0, 0.0, 1000.0, 123.25),
+        kv_ns=0.0 if on_grid else pick(0.0, 1000.0, 123.25),
         classes=pick(1, 1, 3),
-        calibrated=pick(False, False, False, True),
+        calibrated=not on_grid and pick(False, True),
         until_ns=None if until is None else max(grid, int((span * grid + 30 * step[0]) * until) // grid * grid),
     )
 

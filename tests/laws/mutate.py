@@ -79,11 +79,6 @@ MUTATIONS: dict[str, tuple[str, str, str]] = {
         "return arena[at + S_STEP] + arena[at + S_OUTPUT] - (",
         "return 1 + arena[at + S_STEP] + arena[at + S_OUTPUT] - (",
     ),
-    "a step's order of service forgotten": (
-        "group/kernels.py",
-        "and (whole or arena[base + R_MIXED] == 0)",
-        "",
-    ),
     "full pool not noticed": (
         "group/kernels.py",
         "return free >= 0 and",
