@@ -105,6 +105,11 @@ def _parser() -> argparse.ArgumentParser:
 
     add_commands(commands)
 
+    bench = commands.add_parser("bench", help="how fast is the simulator on this machine?")
+    bench.add_argument("--case", action="append", default=[], metavar="CASE", help="only this case; see docs/benchmarks.md")
+    bench.add_argument("--json", metavar="OUT", help="write the figures as JSON")
+    bench.set_defaults(command=_bench)
+
     presets = commands.add_parser("presets", help="list models, GPUs, engines, workloads and policies known by name")
     presets.set_defaults(command=_presets)
     return parser
@@ -205,6 +210,19 @@ def _schema(arguments: argparse.Namespace) -> int:
     from llmqsim.scenario import json_schema, markdown
 
     print(markdown() if arguments.markdown else json.dumps(json_schema(), indent=2))
+    return EXIT_OK
+
+
+def _bench(arguments: argparse.Namespace) -> int:
+    from llmqsim.benchmark import bench, bench_text
+    from llmqsim.report import files
+
+    files.check_writable(*([arguments.json] if arguments.json else []))
+    _announce_compilation()
+    told = bench(arguments.case)
+    if arguments.json:
+        files.write_json(told, arguments.json)
+    print(bench_text(told))
     return EXIT_OK
 
 

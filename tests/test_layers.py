@@ -44,7 +44,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "simulation": FOUNDATION | DATA | {"result", "scenario", "scenario.build", "cluster"},
     "policy_suite": FOUNDATION | DATA | {"cluster", "engine", "cost", "kv", "policies"},
     "report": FOUNDATION | DATA | {"result", "metrics", "simulation", "scenario", "scenario.build", "hardware", "cost", "kv", "workload", "policies", "engine"},
-    "cli": FOUNDATION | DATA | {"result", "metrics", "simulation", "scenario", "report", "workload", "cost", "engine"}
+    "benchmark": FOUNDATION | DATA | {"simulation", "scenario", "scenario.build", "report", "cost"},
+    "cli": FOUNDATION | DATA | {"benchmark", "result", "metrics", "simulation", "scenario", "report", "workload", "cost", "engine"}
     | {"cli_calibrate"},
     "cli_calibrate": FOUNDATION | {"report", "cost", "calibrate", "cli_measure"},
     "cli_measure": {"errors"},
