@@ -18,6 +18,7 @@ CASES: dict[str, str] = {
     "b8": "8 replicas, least outstanding",
     "b64": "64 replicas, least outstanding",
     "c": "KV pool of 2,000 blocks: preemption by recompute",
+    "e": "closed loop, 256 clients, 1 replica",
     "f": "as a, two steps in flight",
     "g": "10 million requests over 16 replicas, round robin",
 }
@@ -25,7 +26,6 @@ REFERENCE_ONLY: dict[str, str] = {
     "c-swap": "preemption by swap",
     "d512": "prefix cache, 512-token blocks",
     "d16": "prefix cache, 16-token blocks",
-    "e": "closed loop, 256 clients",
 }
 """cases that the compiled engine has no form for yet; they are named and skipped"""
 USUAL = tuple(name for name in CASES if name != "g")

@@ -54,6 +54,6 @@ def _compiled(
     reason = why_not(table, deployment, clients)
     if reason is not None:
         raise NotCompiled(reason)
-    cluster = CompiledCluster(table, deployment, keep_steps)
+    cluster = CompiledCluster(table, deployment, keep_steps, clients)
     end_ns = cluster.run(until_ns)
     return Finished("compiled", end_ns, cluster.gaps, cluster.usage, cluster.step_log)

@@ -18,7 +18,7 @@ from llmqsim.policies.preemption import RecomputeNewest
 from llmqsim.policies.routing import LeastOutstanding, RoundRobin
 from llmqsim.records import GapHistogram, ReplicaUsage
 from llmqsim.registry import name_of
-from llmqsim.requests import COLUMNS, GIVEN, INDEX, Outcome, RequestTable
+from llmqsim.requests import COLUMNS, GIVEN, INDEX, UNSET, Outcome, RequestTable
 
 KNOWN = {
     "engine.batching": ("batching", (Continuous,)),
@@ -37,16 +37,30 @@ def why_not(table: RequestTable, deployment: Deployment, clients: Clients) -> st
         policy = getattr(deployment, field)
         if type(policy) not in forms:
             return f"{key} '{name_of(field, policy)}'"
-    if clients.loops:
-        return "a closed loop"
+    if reason := _strange_loop(table, clients):
+        return reason
     if clients.max_in_flight is not None:
         return "a cap on requests in flight"
     if clients.timeout_ns is not None:
         return "clients that give up"
     if _caches(deployment) and table.prefixes is not None:
         return "engine.enable_prefix_caching with prompts that share prefixes"
-    if np.any(np.diff(table.intended_ns) < 0):
+    if not clients.loops and np.any(np.diff(table.intended_ns) < 0):
         return "requests that are not in the order of their due times"
+    return None
+
+
+def _strange_loop(table: RequestTable, clients: Clients) -> str | None:
+    """Closed loops are known as one loop that sends all rows, in their order."""
+    if len(clients.loops) > 1:
+        return "several closed loops"
+    for loop in clients.loops:
+        if not np.array_equal(loop.rows, np.arange(len(table))):
+            return "a closed loop beside other traffic"
+        if (table.arrival_ns != UNSET).any() or (table.intended_ns != UNSET).any():
+            return "a closed loop whose requests have times of their own"
+        if loop.drain_after is not None:
+            return "a warm-up that is drained (run.warmup.drain)"
     return None
 
 
@@ -57,24 +71,22 @@ def _caches(deployment: Deployment) -> bool:
 class CompiledCluster:
     """One run's machinery, with the same face as Cluster. Raises NotCompiled from `run` with the table as it was."""
 
-    def __init__(self, table: RequestTable, deployment: Deployment, keep_steps: bool = False):
+    def __init__(
+        self, table: RequestTable, deployment: Deployment, keep_steps: bool = False, clients: Clients = Clients()
+    ):
         self.table = table
         self.gaps = GapHistogram(len(table.classes))
         self.usage: tuple[ReplicaUsage, ...] = ()
         self.step_log: list[tuple] | None = [] if keep_steps else None
         self._deployment = deployment
+        self._clients = clients
         refuse_unservable(table, deployment)
 
     def run(self, until_ns: int | None = None) -> int:
         """Run until nothing is left to do, or up to `until_ns`; return the time, ns."""
         deployment = self._deployment
         try:
-            replicas = Replicas(self.table, deployment, self.step_log is not None, _caches(deployment))
-            if isinstance(deployment.routing, RoundRobin):
-                self._deal(until_ns)
-                replicas.run_each(until_ns)
-            else:
-                replicas.run_balanced(until_ns)
+            replicas = self._run(until_ns)
         except NotCompiled:
             self._undo()
             raise
@@ -85,6 +97,20 @@ class CompiledCluster:
         if self.step_log is not None:
             self.step_log = replicas.log()
         return end_ns
+
+    def _run(self, until_ns: int | None) -> Replicas:
+        deployment, clients = self._deployment, self._clients
+        loop = clients.loops[0] if clients.loops else None
+        in_turn = isinstance(deployment.routing, RoundRobin)
+        replicas = Replicas(self.table, deployment, self.step_log is not None, _caches(deployment), loop)
+        if loop is not None:
+            replicas.run_loop(loop, clients.turnaround_ns, in_turn, until_ns)
+        elif in_turn:
+            self._deal(until_ns)
+            replicas.run_each(until_ns)
+        else:
+            replicas.run_balanced(until_ns)
+        return replicas
 
     def _deal(self, until_ns: int | None) -> None:
         """Round robin looks at nothing, so that every request can have its replica before the clock starts."""
@@ -98,7 +124,9 @@ class CompiledCluster:
         np.copyto(data[INDEX["arrival_ns"]], due_ns, where=sent)
 
     def _undo(self) -> None:
-        """Take back what the run wrote. (An arrival that was set stays: the next run sets it to the same time.)"""
+        """Take back what the run wrote."""
+        if self._clients.loops:
+            self.table.data[[INDEX["arrival_ns"], INDEX["intended_ns"]]] = UNSET
         for column in COLUMNS:
             if column.name not in GIVEN and column.name not in ("outcome", "reason"):
                 self.table.data[INDEX[column.name]] = column.start

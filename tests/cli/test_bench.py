@@ -35,8 +35,8 @@ def test_case_c_preempts():
 def test_what_is_not_in_scope_is_named_and_skipped(monkeypatch, capsys):
     figures = {"simpy_timeouts_per_cpu_s": 1_000_000, "numba_steps_per_cpu_s": 2_000_000}
     monkeypatch.setattr(benchmark, "_in_its_own_process", lambda name: figures)
-    assert main(["bench", "--case", "e"]) == 0
-    assert "e      skipped: reference engine only (closed loop, 256 clients)" in capsys.readouterr().out
+    assert main(["bench", "--case", "d16"]) == 0
+    assert "d16    skipped: reference engine only (prefix cache, 16-token blocks)" in capsys.readouterr().out
 
 
 def test_an_unknown_case_is_refused(capsys):

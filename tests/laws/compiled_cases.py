@@ -7,7 +7,7 @@ from functools import cache
 
 import numpy as np
 
-from llmqsim.clients import Clients
+from llmqsim.clients import Clients, Loop
 from llmqsim.cluster.cluster import Cluster
 from llmqsim.cluster.compiled import CompiledCluster, why_not
 from llmqsim.cost import kernels, lower
@@ -17,7 +17,7 @@ from llmqsim.hardware import serving
 from llmqsim.hardware.gpu import gpu
 from llmqsim.hardware.model import model
 from llmqsim.options import HostCost
-from llmqsim.requests import COLUMNS, INDEX, RequestTable
+from llmqsim.requests import COLUMNS, INDEX, UNSET, RequestTable
 from tests.laws.cases import GRID_NS, Case
 from tests.support import deployment
 
@@ -31,6 +31,18 @@ class Compared:
     classes: int = 1
     calibrated: bool = False
     until_ns: int | None = None
+    loop: tuple[int, int, int | None] | None = None
+    """clients of a closed loop, ns over which they start, ns at which they stop; None: an open loop"""
+    pauses_ns: tuple[int, int] = (0, 0)
+    """turnaround and longest think time of clients"""
+
+    def clients(self) -> Clients:
+        """Who sends the requests."""
+        if self.loop is None:
+            return Clients()
+        clients, ramp_up, stop = self.loop
+        rows = np.arange(len(self.case.requests))
+        return Clients((Loop(rows, clients, ramp_up, stop),), turnaround_ns=self.pauses_ns[0])
 
     def table(self) -> RequestTable:
         """A fresh table."""
@@ -38,6 +50,9 @@ class Compared:
         table = RequestTable(len(plain), tuple(f"class {i}" for i in range(self.classes)))
         table.data[:] = plain.data
         table.data[INDEX["class_id"]] = np.arange(len(plain)) % self.classes
+        if self.loop is not None:
+            table.data[[INDEX["arrival_ns"], INDEX["intended_ns"]]] = UNSET
+            table.data[INDEX["think_ns"]] = np.arange(len(plain)) % 3 * self.pauses_ns[1] // 2
         return table
 
     def servers(self) -> Deployment:
@@ -113,11 +128,14 @@ def compared(seed: int) -> Compared:
     requests = tuple(zip(arrivals.tolist(), prompts.tolist(), outputs.tolist(), limits.tolist(), strict=True))
     groups = () if servers["enable_prefix_caching"] else pick((), tuple((i % 2, 8) for i in range(count)))
     until = pick(None, None, None, 0.3, 0.9, 1.5)
+    loop = (int(random.integers(1, 9)), int(pick(0, 0, 6) * grid), pick(None, None, int(40 * grid)))
     return Compared(
         Case(requests, servers, step, pick((0, 0), (0, 0), (GRID_NS, 2 * GRID_NS), (123, 4567)), groups),
         kv_ns=0.0 if on_grid else pick(0.0, 1000.0, 123.25),
         classes=pick(1, 1, 3),
         calibrated=not on_grid and pick(False, True),
+        loop=pick(None, None, loop),
+        pauses_ns=pick((0, 0), (0, 2 * grid), (grid, 4 * grid)),
         until_ns=None if until is None else max(grid, int((span * grid + 30 * step[0]) * until) // grid * grid),
     )
 
@@ -126,11 +144,12 @@ def differences(compared: Compared) -> list[str]:
     """What the two engines disagree on, in words; empty if on nothing. `fell back` alone: only one of them ran."""
     servers = compared.servers()
     slow, fast = compared.table(), compared.table()
-    assert why_not(fast, servers, Clients()) is None
-    specification = Cluster(slow, servers, keep_steps=True)
+    clients = compared.clients()
+    assert why_not(fast, servers, clients) is None
+    specification = Cluster(slow, servers, keep_steps=True, clients=clients)
     specified_end = specification.run(compared.until_ns)
     given = fast.data.copy()
-    compiled = CompiledCluster(fast, servers, keep_steps=True)
+    compiled = CompiledCluster(fast, servers, keep_steps=True, clients=clients)
     try:
         end = compiled.run(compared.until_ns)
     except NotCompiled:

@@ -84,6 +84,16 @@ MUTATIONS: dict[str, tuple[str, str, str]] = {
         "return free >= 0 and",
         "return free >= -1 and",
     ),
+    "clients of one instant in the wrong order": (
+        "loop/kernels.py",
+        "arena[turns + 2 * one + 1] < arena[turns + 2 * other + 1]",
+        "arena[turns + 2 * one + 1] > arena[turns + 2 * other + 1]",
+    ),
+    "clients go before what ends at their instant": (
+        "loop/kernels.py",
+        "code = advance(table, arena, costs, params, base, now, now)",
+        "code = advance(table, arena, costs, params, base, now - 1, now)",
+    ),
     "watermark forgotten": (
         "step/kernels.py",
         "above = arena[G_WATERMARK] if running > 0 else 0",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from llmqsim.clients import Loop
 from llmqsim.cost.kernels import AXES
 from llmqsim.engine.compiled import layout as at
 from llmqsim.engine.deployment import Deployment
@@ -35,18 +36,20 @@ class Replicas:
     when one is preempted, NotCompiled is raised.
     """
 
-    def __init__(self, table: RequestTable, servers: Deployment, keep_steps: bool, in_private: bool):
+    def __init__(
+        self, table: RequestTable, servers: Deployment, keep_steps: bool, in_private: bool, loop: Loop | None = None
+    ):
         self._table = table
         self._cost = servers.cost
         self._count = servers.replicas
         self._logs: list[np.ndarray] = []
         self._slots = min(servers.options.max_num_seqs, max(1, len(table)))
-        self.arena = np.zeros(self._layout(servers, keep_steps), dtype=np.int64)
+        self.arena = np.zeros(self._layout(servers, keep_steps, loop.clients if loop else 0), dtype=np.int64)
         self._set_globals(servers, keep_steps, in_private)
         for index in range(self._count):
             self._set_replica(index, servers)
 
-    def _layout(self, servers: Deployment, keep_steps: bool) -> int:
+    def _layout(self, servers: Deployment, keep_steps: bool, clients: int) -> int:
         """Place the regions; return the words needed."""
         classes, slots, block_size = len(self._table.classes), self._slots, servers.options.block_size
         sizes = {
@@ -56,6 +59,9 @@ class Replicas:
             "gaps": classes * GAP_BINS,
             "sums": classes * 3,
             "log": LOG_ROWS * at.LOG_COLUMNS if keep_steps else 0,
+            "turns": 2 * clients,
+            "due": clients,
+            "answers": slots,
         }
         self._place, end = {}, 0
         for name, words in sizes.items():
@@ -152,6 +158,20 @@ class Replicas:
         self._call(kernels.route, END_OF_TIME if until_ns is None else until_ns)
         self._run_out(until_ns)
 
+    def run_loop(self, loop: Loop, turnaround_ns: int, in_turn: bool, until_ns: int | None) -> None:
+        """Clients send the rows, each the next one when its answer has come; in_turn: round robin, else least loaded."""
+        from llmqsim.engine.compiled.loop import kernels
+
+        clients, turns = np.arange(loop.clients), self._place["turns"]
+        self.arena[at.G_TURNS], self.arena[at.G_TURNS_SIZE] = turns, loop.clients
+        self.arena[at.G_DUE], self.arena[at.G_ANSWERS] = self._place["due"], self._place["answers"]
+        self.arena[at.G_STOP_NS] = at.NEVER if loop.stop_ns is None else loop.stop_ns
+        self.arena[at.G_TURNAROUND_NS] = turnaround_ns
+        self.arena[at.G_IN_TURN] = in_turn
+        heap = self.arena[turns:][: 2 * loop.clients].reshape(-1, 2)  # in order of time: a heap already
+        heap[:, 0], heap[:, 1] = clients * loop.ramp_up_ns // loop.clients, clients
+        self._call(kernels.serve, END_OF_TIME if until_ns is None else until_ns)
+
     def _run_out(self, until_ns: int | None) -> None:
         """Run every replica until it has nothing left to do, or up to all that is before `until_ns`."""
         from llmqsim.engine.compiled import kernels
@@ -192,8 +212,9 @@ class Replicas:
 
     @property
     def last_ns(self) -> int:
-        """End of the last step of all."""
-        return max(int(self.arena[self._base(index) + at.U_END_NS]) for index in range(self._count))
+        """When the last step ended, or the last client looked whether there is more to send."""
+        ends = [int(self.arena[self._base(index) + at.U_END_NS]) for index in range(self._count)]
+        return max(*ends, int(self.arena[at.G_LAST_TURN_NS]))
 
     def usage(self, index: int) -> ReplicaUsage:
         """What one replica did."""

@@ -1,6 +1,6 @@
 """Where things lie in the arena: one int64 array that holds all state of all replicas of a compiled run.
 
-    globals | heads: next event, outstanding (one word a replica each) | gaps | log | replica 0 | replica 1 | ...
+    globals | next event, outstanding (a word a replica) | gaps | log | turns, answers | replica 0 | replica 1 | ...
 
     a replica:  scalars | two steps in flight, with the slots they sample | order | stack | ... | slots
 
@@ -48,8 +48,19 @@ LIMB = 1 << 60
     G_LOGGED,
     G_FIRST_REPLICA,
     G_STRIDE,
+    # a closed loop: turns of clients to come, requests that have just ended, and its parameters
+    G_TURNS,
+    G_TURNS_SIZE,
+    G_DUE,
+    G_SENT,
+    G_ANSWERS,
+    G_ANSWERED,
+    G_STOP_NS,
+    G_TURNAROUND_NS,
+    G_LAST_TURN_NS,
+    G_IN_TURN,
     GLOBALS,
-) = range(27)
+) = range(37)
 
 # Scalars of a replica.
 (

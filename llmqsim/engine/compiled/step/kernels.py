@@ -368,6 +368,9 @@ def leave(table, arena, base, slot, now):
     table[OUTCOME, row] = COMPLETED
     write_marks(table, arena, at)
     arena[arena[G_OUTSTANDING] + arena[base + R_INDEX]] -= 1
+    if arena[G_TURNS] > 0:
+        arena[arena[G_ANSWERS] + arena[G_ANSWERED]] = row
+        arena[G_ANSWERED] += 1
 
 
 @kernel
