@@ -33,6 +33,8 @@ def why_not(table: RequestTable, deployment: Deployment, clients: Clients) -> st
     """The first thing that the compiled engine has no form for, in the scenario's words; None if it knows everything."""
     if not isinstance(deployment.cost, StepCost):
         return "cost.model 'stations'"
+    if deployment.cost.pipeline_stages > 1:
+        return "pipeline_parallel_size above 1"
     for key, (field, forms) in KNOWN.items():
         policy = getattr(deployment, field)
         if type(policy) not in forms:

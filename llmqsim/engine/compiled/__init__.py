@@ -227,6 +227,7 @@ class Replicas:
         return ReplicaUsage(
             steps=words[at.U_STEPS],
             busy_ns=integral(at.U_BUSY),
+            cut_ns=words[at.U_CUT],
             tokens=words[at.U_TOKENS],
             recomputed_tokens=words[at.U_RECOMPUTED],
             wasted_rows=words[at.U_WASTED],

@@ -164,6 +164,8 @@ def close(table, arena, base, now):
     if arena[base + R_OPEN] != 0:
         close_group(arena, base)
     tally(arena, base, now)
+    if arena[base + R_STEPS] > 0:
+        arena[base + U_CUT] = now - arena[step_at(arena, base, 0) + T_START_NS]
     look(table, arena, base, now)
     for place in range(arena[base + R_PREEMPTED]):
         at = slot_at(arena, base, arena[arena[base + R_STACK] + place])

@@ -115,8 +115,9 @@ LIMB = 1 << 60
     U_BLOCKS_PEAK,
     U_REQUESTS,
     U_END_NS,
+    U_CUT,
     _END,
-) = range(51)
+) = range(52)
 R_CLOCKS = _END
 """four words, as rules.WAIT_*"""
 U_OUTSIDE = R_CLOCKS + 4

@@ -406,7 +406,7 @@ def book_step(arena, params, base, step, now):
     arena[base + U_STEPS] += 1
     arena[base + U_TOKENS] += tokens
     arena[base + U_RECOMPUTED] += arena[step + T_RECOMPUTED]
-    arena[base + U_PADDED] += padded_tokens(params, tokens) - tokens
+    arena[base + U_PADDED] += padded_tokens(params, tokens, arena[step + T_CHUNKS]) - tokens
     arena[base + U_END_NS] = now
     left = outside_box(params, decodes, arena[step + T_KV], prefill, arena[step + T_CONTEXT])
     if left > 0:
