@@ -217,12 +217,12 @@ def _bench(arguments: argparse.Namespace) -> int:
     from llmqsim.benchmark import bench, bench_text
     from llmqsim.report import files
 
-    files.check_writable(*([arguments.json] if arguments.json else []))
+    check_outputs({"--json": arguments.json}, ())
     _announce_compilation()
     told = bench(arguments.case)
     if arguments.json:
         files.write_json(told, arguments.json)
-    print(bench_text(told))
+    _say(bench_text(told))
     return EXIT_OK
 
 
