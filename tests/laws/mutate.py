@@ -84,6 +84,16 @@ MUTATIONS: dict[str, tuple[str, str, str]] = {
         "return free >= 0 and",
         "return free >= -1 and",
     ),
+    "last freed block used first": (
+        "blocks/kernels.py",
+        "run = run_at(arena, base, arena[base + R_RUNS_HEAD])",
+        "run = run_at(arena, base, arena[base + R_RUNS_END] - 1)",
+    ),
+    "the partly filled block hit, too": (
+        "step/kernels.py",
+        "give(arena, base, full, slot)",
+        "give(arena, base, full + (full > 0), slot)",
+    ),
     "clients of one instant in the wrong order": (
         "loop/kernels.py",
         "arena[turns + 2 * one + 1] < arena[turns + 2 * other + 1]",

@@ -32,8 +32,8 @@ class NotCompiled(Exception):
 class Replicas:
     """All replicas of a run. Kernels mutate `table` and the arena; `usage` and `log` read the arena.
 
-    in_private : prefix caching is on. Nobody shares a prefix, so only a preempted request could find blocks of its own;
-    when one is preempted, NotCompiled is raised.
+    in_private : prefix caching is on. Nobody shares a prefix, so only a preempted request finds blocks, its own. Where
+    they may lie in a host tier, or others are reused first, NotCompiled is raised when one is preempted.
     """
 
     def __init__(
@@ -72,6 +72,7 @@ class Replicas:
             "ORDER": 3 * slots,  # who has left keeps a place until the ranks are closed
             **dict.fromkeys(("STACK", "FREE", "HEAP", "ENDING", "PREFILL"), slots),
             "GAPS": 2 * at.GAPS,
+            "RUNS": 2 * at.RUNS_PER_SLOT * slots,
             "RESIDUES": block_size,
             "CLASSES": classes,
             "SLOTS": slots * at.SLOT,
@@ -102,7 +103,8 @@ class Replicas:
             at.G_THRESHOLD: options.long_prefill_token_threshold,
             at.G_WATERMARK: servers.watermark_blocks,
             at.G_IN_FLIGHT: options.in_flight,
-            at.G_NO_PREEMPTION: in_private,
+            at.G_CACHING: in_private,
+            at.G_NO_PREEMPTION: in_private and (options.unhashed_blocks_first or options.kv_offloading_bytes > 0),
             at.G_CLASSES: len(self._table.classes),
             at.G_SLOTS: self._slots,
             at.G_NEXT_NS: place["next"],
@@ -133,6 +135,8 @@ class Replicas:
         }
         for word, value in values.items():
             self.arena[base + word] = value
+        self.arena[base + at.R_RUNS_END] = 1  # one run of blocks that nobody looks for
+        self.arena[base + self._parts["RUNS"] :][:2] = at.GONE, usable
         self.arena[base + self._parts["FREE"] :][:slots] = np.arange(slots)[::-1]
         self.arena[self._place["next"] + index] = at.NEVER
 
@@ -188,7 +192,7 @@ class Replicas:
             if code == at.DONE:
                 return
             if code == at.PREEMPTS:
-                raise NotCompiled("a request is preempted, and would find its own blocks in the prefix cache")
+                raise NotCompiled("a request is preempted, and engine.kv_offloading_size or the preset says where its cached blocks go")
             if code == at.TOO_LONG:
                 raise NotCompiled(f"a step takes more than {at.LONGEST_STEP:,} ns, or the clock passes {at.LAST_TIME:,} ns")
             if code == at.STUCK:
@@ -231,6 +235,7 @@ class Replicas:
             tokens=words[at.U_TOKENS],
             recomputed_tokens=words[at.U_RECOMPUTED],
             wasted_rows=words[at.U_WASTED],
+            cached_tokens=words[at.U_CACHED],
             padded_tokens=words[at.U_PADDED],
             preemptions=words[at.U_PREEMPTIONS],
             running_ns=integral(at.U_RUNNING),

@@ -37,6 +37,7 @@ LIMB = 1 << 60
     G_WATERMARK,
     G_IN_FLIGHT,
     G_NO_PREEMPTION,
+    G_CACHING,
     G_CLASSES,
     G_SLOTS,
     G_NEXT_NS,
@@ -60,7 +61,7 @@ LIMB = 1 << 60
     G_LAST_TURN_NS,
     G_IN_TURN,
     GLOBALS,
-) = range(37)
+) = range(38)
 
 # Scalars of a replica.
 (
@@ -93,6 +94,8 @@ LIMB = 1 << 60
     R_ENDINGS,
     R_PREFILLING,
     R_ORDER_END,
+    R_RUNS_HEAD,
+    R_RUNS_END,
     R_ORDER,
     R_STACK,
     R_FREE,
@@ -100,6 +103,7 @@ LIMB = 1 << 60
     R_GAPS,
     R_ENDING,
     R_PREFILL,
+    R_RUNS,
     R_RESIDUES,
     R_CLASSES,
     R_SLOTS,
@@ -108,6 +112,7 @@ LIMB = 1 << 60
     U_TOKENS,
     U_RECOMPUTED,
     U_WASTED,
+    U_CACHED,
     U_PADDED,
     U_PREEMPTIONS,
     U_RUNNING_PEAK,
@@ -117,7 +122,7 @@ LIMB = 1 << 60
     U_END_NS,
     U_CUT,
     _END,
-) = range(52)
+) = range(56)
 R_CLOCKS = _END
 """four words, as rules.WAIT_*"""
 U_OUTSIDE = R_CLOCKS + 4
@@ -140,8 +145,9 @@ REPLICA = U_BLOCKS + 2
     T_RUNNING,
     T_SAMPLED,
     T_GONE,
+    T_CACHED,
     STEP,
-) = range(13)
+) = range(14)
 GONE = -1
 
 # A slot.
@@ -162,13 +168,16 @@ GONE = -1
     S_PLACE,
     S_STEP,
     S_MEMBER,
+    S_RUN,
     SLOT,
-) = range(17)
+) = range(18)
 FREE, WAITING, RUNNING = 0, 1, 2
 NO_MEMBER, MEMBER, ENDING = 0, 1, 2
 """of the group; ENDING: it is in no step that is formed from now"""
 SLOT_BITS = 24
 SLOT_MASK = (1 << SLOT_BITS) - 1
+RUNS_PER_SLOT = 8
+"""runs of free blocks that there is place for"""
 GAPS = 4096
 """most gaps that the group remembers"""
 

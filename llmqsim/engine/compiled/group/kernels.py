@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from llmqsim.cost.kernels import step_ns
 from llmqsim.engine import rules
+from llmqsim.engine.compiled.blocks.kernels import take
 from llmqsim.engine.compiled.books.kernels import count_gap, look, tally
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
 from llmqsim.engine.compiled.step.kernels import (
@@ -280,7 +281,7 @@ def grow_prefilling(arena, costs, params, base, step, budget):
         )
         if want > 0:
             held = rules.blocks_for(computed, block_size)
-            arena[base + R_FREE_BLOCKS] -= rules.new_blocks(computed, want, held, block_size)
+            take(arena, base, rules.new_blocks(computed, want, held, block_size))
             attention_ns += put(arena, costs, params, step, at, slot, want)
             budget -= want
     return budget, attention_ns
@@ -327,7 +328,7 @@ def form_grouped(table, arena, costs, params, base, now):
     look(table, arena, base, now)
     step, newcomers_from = step_at(arena, base, arena[base + R_STEPS]), arena[base + R_ORDER_END]
     clear(arena, step)
-    arena[base + R_FREE_BLOCKS] -= need
+    take(arena, base, need)
     arena[step + T_DECODES] = members
     arena[step + T_KV] = arena[base + R_CONTEXT]
     budget, attention_ns = arena[G_BUDGET] - members, 0.0

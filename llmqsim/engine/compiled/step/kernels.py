@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from llmqsim.cost.kernels import outside_box, padded_tokens, prefill_attention_ns, step_ns
 from llmqsim.engine import rules
+from llmqsim.engine.compiled.blocks.kernels import disown, give, hit_blocks, take, take_hits
 from llmqsim.engine.compiled.books.kernels import count_gap, look, tally
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
 from llmqsim.jit import kernel
@@ -91,7 +92,9 @@ def preempt_newest(table, arena, base, now):
     slot = arena[arena[base + R_ORDER] + arena[base + R_ORDER_END]]
     at = slot_at(arena, base, slot)
     computed = arena[at + S_COMPUTED]
-    arena[base + R_FREE_BLOCKS] += rules.blocks_for(computed, arena[G_BLOCK_SIZE])
+    full = computed // arena[G_BLOCK_SIZE]
+    give(arena, base, rules.blocks_for(computed, arena[G_BLOCK_SIZE]) - full, GONE)
+    give(arena, base, full, slot)
     arena[at + S_HIGH_WATER] = max(arena[at + S_HIGH_WATER], computed)
     arena[at + S_COMPUTED] = 0
     arena[at + S_STAGE] = WAITING
@@ -109,7 +112,7 @@ def take_blocks(table, arena, base, slot, need, now):
     while need > arena[base + R_FREE_BLOCKS]:
         if preempt_newest(table, arena, base, now) == slot:
             return False
-    arena[base + R_FREE_BLOCKS] -= need
+    take(arena, base, need)
     return True
 
 
@@ -148,18 +151,19 @@ def first_in_line(table, arena, base):
 
 
 @kernel
-def admission(arena, base, known, budget):
-    """May one with `known` tokens enter? (reason that keeps it out or ADMITTED, tokens of its first step)."""
+def admission(arena, base, known, hits, budget):
+    """May one with `known` tokens and `hits` cached blocks enter? (what keeps it out or ADMITTED, its first tokens)."""
     running, free, block_size = arena[base + R_RUNNING], arena[base + R_FREE_BLOCKS], arena[G_BLOCK_SIZE]
     refused_by = rules.has_place(running, arena[G_MAX_NUM_SEQS], budget)
     if refused_by != rules.ADMITTED:
         return refused_by, 0
-    want = rules.first_tokens(known, budget, at_most(arena, budget), arena[G_CHUNKED] != 0)
+    cached = hits * block_size
+    want = rules.first_tokens(known - cached, budget, at_most(arena, budget), arena[G_CHUNKED] != 0)
     if want == 0:
         return rules.WAIT_TOKEN_BUDGET, 0
-    must_fit = max(want, known) if arena[G_WHOLE_PROMPT] != 0 else want
+    must_fit = max(cached + want, known) if arena[G_WHOLE_PROMPT] != 0 else cached + want
     above = arena[G_WATERMARK] if running > 0 else 0
-    if not rules.has_memory(must_fit, 0, 0, block_size, free, above):
+    if not rules.has_memory(must_fit, hits, hits, block_size, free, above):
         return rules.WAIT_KV, 0
     return rules.ADMITTED, want
 
@@ -182,6 +186,7 @@ def fill_slot(table, arena, base, row):
     arena[at + S_LAST_NS] = -1
     arena[at + S_MAX_GAP_NS] = -1
     arena[at + S_MEMBER] = NO_MEMBER
+    arena[at + S_RUN] = GONE
     return slot
 
 
@@ -215,12 +220,17 @@ def admit_waiting(table, arena, costs, params, base, step, budget, attention_ns,
     """The waiting pass, up to the first that may not enter: (what keeps it out, ns of prefill attention)."""
     while arena[base + R_PREEMPTED] + arena[base + R_QUEUED] > 0:
         slot, known = first_in_line(table, arena, base)
-        refused_by, want = admission(arena, base, known, budget)
+        hits = hit_blocks(arena, base, slot)
+        refused_by, want = admission(arena, base, known, hits, budget)
         if refused_by != rules.ADMITTED:
             return refused_by, attention_ns
         slot = enter(table, arena, base, slot, now)
-        arena[base + R_FREE_BLOCKS] -= rules.blocks_for(want, arena[G_BLOCK_SIZE])
-        attention_ns += put(arena, costs, params, step, slot_at(arena, base, slot), slot, want)
+        at = slot_at(arena, base, slot)
+        cached = take_hits(arena, base, slot) * arena[G_BLOCK_SIZE]
+        arena[at + S_COMPUTED] = cached
+        arena[step + T_CACHED] += cached
+        take(arena, base, rules.blocks_for(cached + want, arena[G_BLOCK_SIZE]) - hits)
+        attention_ns += put(arena, costs, params, step, at, slot, want)
         budget -= want
     return rules.WAIT_STEP, attention_ns
 
@@ -340,6 +350,7 @@ def finish(table, arena, base, slot, now):
     row = arena[at + S_ROW]
     if arena[at + S_STAGE] == WAITING:  # preempted after its last token went under way
         table[WAIT_PREEMPTED, row] += now - arena[at + S_PREEMPTED_NS]
+        disown(arena, base, slot)
         stack = arena[base + R_STACK]
         arena[base + R_PREEMPTED] -= 1
         found = False
@@ -360,7 +371,7 @@ def leave(table, arena, base, slot, now):
     """A request that has ended returns its blocks and its slot; its row is written."""
     at = slot_at(arena, base, slot)
     row = arena[at + S_ROW]
-    arena[base + R_FREE_BLOCKS] += rules.blocks_for(arena[at + S_COMPUTED], arena[G_BLOCK_SIZE])
+    give(arena, base, rules.blocks_for(arena[at + S_COMPUTED], arena[G_BLOCK_SIZE]), GONE)
     arena[at + S_STAGE] = FREE
     arena[arena[base + R_FREE] + arena[base + R_FREE_SLOTS]] = slot
     arena[base + R_FREE_SLOTS] += 1
@@ -405,6 +416,7 @@ def book_step(arena, params, base, step, now):
     tokens = decodes + prefill
     arena[base + U_STEPS] += 1
     arena[base + U_TOKENS] += tokens
+    arena[base + U_CACHED] += arena[step + T_CACHED]
     arena[base + U_RECOMPUTED] += arena[step + T_RECOMPUTED]
     arena[base + U_PADDED] += padded_tokens(params, tokens, arena[step + T_CHUNKS]) - tokens
     arena[base + U_END_NS] = now
