@@ -6,7 +6,7 @@ import pytest
 
 from tests.laws.compiled_cases import compared, differences
 
-SHORT, LONG = range(600), range(600, 8600)
+SHORT, LONG = range(600), range(600, 20_600)
 
 
 def check(seeds: range) -> None:
