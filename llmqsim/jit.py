@@ -10,12 +10,13 @@ edit, never runs code that was compiled from older sources.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 import numba
 
-_KERNELS: list = []
+_ANNOUNCERS: list[Callable[[], None]] = []
 _SOURCES = ("jit.py", "kernels.py", "rules.py", "layout.py", "records.py", "requests.py")
 """files of which machine code is made"""
 
@@ -30,7 +31,6 @@ def kernel(function):
     # _nrt=False: kernels allocate nothing, and counting references to their arrays at every call made them 3 times slower
     compiled = numba.njit(cache=True, fastmath=False, nogil=True, _nrt=False)(function)
     compiled._cache._cache_file._source_stamp = _stamp()
-    _KERNELS.append(compiled)
     return compiled
 
 
@@ -44,6 +44,18 @@ def _stamp() -> str:
     return digest.hexdigest()
 
 
-def is_cold() -> bool:
-    """True when some kernel has no machine code on disk that is still good, so that the first call will compile."""
-    return any(not dispatcher._cache._cache_file._load_index() for dispatcher in _KERNELS)
+def is_cold(dispatcher) -> bool:
+    """True when a kernel has no machine code on disk that is still good, so that its first call will compile."""
+    return not (numba.config.DISABLE_JIT or dispatcher.signatures or dispatcher._cache._cache_file._load_index())
+
+
+def announce_with(say: Callable[[], None]) -> None:
+    """Call `say` once, before the first kernel that takes seconds to compile does so."""
+    _ANNOUNCERS.append(say)
+
+
+def about_to_call(dispatcher) -> None:
+    """A kernel made of many others is about to be called: announce it if that takes seconds."""
+    if _ANNOUNCERS and is_cold(dispatcher):
+        _ANNOUNCERS.pop()()
+        _ANNOUNCERS.clear()

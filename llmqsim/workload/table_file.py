@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import reprlib
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,9 @@ def preset_names() -> tuple[str, ...]:
     return tuple(sorted(p.name.removesuffix(SUFFIX) for p in _folder().iterdir() if p.name.endswith(SUFFIX)))
 
 
+@cache
 def load_preset(name: str) -> LengthTable:
-    """Read one preset. Raises ScenarioError for an unknown name, listing the known ones."""
+    """Read one preset, once: it is package data, and a table is not changed. Raises ScenarioError for an unknown name, listing the known ones."""
     known = preset_names()
     if name not in known:
         raise ScenarioError(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from llmqsim import jit
 from llmqsim.clients import Loop
 from llmqsim.cost.kernels import AXES
 from llmqsim.engine.compiled import layout as at
@@ -186,6 +187,7 @@ class Replicas:
 
     def _call(self, kernel, *arguments: int) -> None:
         cost = self._cost
+        jit.about_to_call(kernel)
         while True:
             code = kernel(self._table.data, self.arena, cost.costs, cost.params, *arguments)
             self._drain()
