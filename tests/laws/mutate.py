@@ -139,7 +139,7 @@ def run() -> str:
 
     for seed in range(CASES):
         try:
-            told = differences(compared(seed))
+            told = differences(compared(seed), keep_steps=seed % 3 > 0)
         except Exception as error:  # whatever a mutant does to itself, it was noticed
             told = [f"{type(error).__name__}: {error}"]
         if told not in ([], ["fell back"]):

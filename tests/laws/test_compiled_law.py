@@ -10,10 +10,13 @@ SHORT, LONG = range(600), range(600, 20_600)
 
 
 def check(seeds: range) -> None:
-    """Every case agrees; those that only the reference engine can run to the end are few."""
+    """Every case agrees; those that only the reference engine can run to the end are few.
+
+    Every third one keeps no step log: then steps of decodes alone are made in one loop.
+    """
     fell_back = 0
     for seed in seeds:
-        told = differences(compared(seed))
+        told = differences(compared(seed), keep_steps=seed % 3 > 0)
         fell_back += told == ["fell back"]
         assert told in ([], ["fell back"]), f"case {seed}: {told}: {compared(seed)}"
     assert fell_back < len(seeds) / 8

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from llmqsim.engine.compiled.books.kernels import look, tally
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
+from llmqsim.engine.compiled.stride.kernels import stride
 from llmqsim.engine.compiled.step.kernels import (
     OUTCOME,
     REPLICA_OF,
@@ -102,7 +103,7 @@ def advance(table, arena, costs, params, base, commit_limit, form_limit):
             deliver(table, arena, base)
         elif form_ns >= form_limit:
             break
-        else:
+        elif stride(table, arena, costs, params, base, commit_limit, form_limit) == 0:
             if not form_ahead(table, arena, costs, params, base, form_ns):
                 return STUCK
             if arena[G_NO_PREEMPTION] != 0 and arena[base + U_PREEMPTIONS] > 0:
