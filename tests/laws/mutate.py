@@ -84,6 +84,26 @@ MUTATIONS: dict[str, tuple[str, str, str]] = {
         "return free >= 0 and",
         "return free >= -1 and",
     ),
+    "context growth frozen in a stride": (
+        "stride/kernels.py",
+        "        context += members\n",
+        "",
+    ),
+    "block boundary shifted in a stride": (
+        "stride/kernels.py",
+        "-(arena[base + U_STEPS] + ahead) % block_size",
+        "(1 - arena[base + U_STEPS] - ahead) % block_size",
+    ),
+    "a stride forms before it delivers": (
+        "stride/kernels.py",
+        "limit = arena[base + R_LAST_COMMIT_NS], min(commit_limit, deliver_ns)",
+        "limit = arena[base + R_LAST_COMMIT_NS], commit_limit",
+    ),
+    "a stride ends one step late": (
+        "stride/kernels.py",
+        ">> SLOT_BITS) - 1 - arena[base + U_STEPS]",
+        ">> SLOT_BITS) - arena[base + U_STEPS]",
+    ),
     "last freed block used first": (
         "blocks/kernels.py",
         "run = run_at(arena, base, arena[base + R_RUNS_HEAD])",

@@ -65,8 +65,9 @@ def stride(table, arena, costs, params, base, commit_limit, form_limit):
     free, usable, block_size = arena[base + R_FREE_BLOCKS], arena[base + R_USABLE_BLOCKS], arena[G_BLOCK_SIZE]
     residues, residue = arena[base + R_RESIDUES], -(arena[base + U_STEPS] + ahead) % block_size
     steps = taken = block_ns = worst = longest = duration = 0
+    # what is delivered before a step ends must be in the queue by then
     last, limit = arena[base + R_LAST_COMMIT_NS], min(commit_limit, deliver_ns)
-    while steps < left and now < deliver_ns and now < form_limit and now - began < LONGEST_STEP:
+    while steps < left and now < form_limit and now - began < LONGEST_STEP:
         need = arena[residues + residue]
         if need > free - taken or (ahead > 0 and end > limit):
             break
