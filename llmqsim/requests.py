@@ -135,8 +135,10 @@ class RequestTable:
         table = cls(len(next(iter(given.values()))), classes, tenants)
         for name, values in {"intended_ns": given["arrival_ns"], **given}.items():
             table.data[INDEX[name]] = values
-        known = table.arrival_ns[table.arrival_ns != UNSET]
-        if len(known) and (np.any(np.diff(known) < 0) or known[0] < 0):
+        known = table.arrival_ns
+        if (known == UNSET).any():
+            known = known[known != UNSET]
+        if len(known) and (np.any(known[1:] < known[:-1]) or known[0] < 0):
             raise InvariantError("arrivals must be sorted and not negative")
         for name in ("prompt_tokens", "output_tokens", "max_tokens"):
             if np.any(table.data[INDEX[name]] < 1):

@@ -47,7 +47,7 @@ def why_not(table: RequestTable, deployment: Deployment, clients: Clients) -> st
         return "clients that give up"
     if _caches(deployment) and table.prefixes is not None:
         return "engine.enable_prefix_caching with prompts that share prefixes"
-    if not clients.loops and np.any(np.diff(table.intended_ns) < 0):
+    if not clients.loops and np.any(table.intended_ns[1:] < table.intended_ns[:-1]):
         return "requests that are not in the order of their due times"
     return None
 
