@@ -30,7 +30,7 @@ from llmqsim.errors import UserError  # noqa: E402
 
 GPUS = {"A100": "tab:blue", "H100": "tab:orange", "H200": "tab:green", "L40S": "tab:red", "A40": "tab:purple"}
 """first part of a device label to its colour"""
-MOST_POINTS = 800
+MOST_POINTS = 500
 """points drawn for each GPU, evenly spread over its rows; the figures in the titles are of all rows"""
 BINS = 14
 
@@ -110,7 +110,7 @@ def pyplot():
 
 def draw(plot, panels: tuple[Panel, ...], parts: list, path: Path) -> None:
     """One figure to `path`, whole or not at all."""
-    figure, axes = plot.subplots(len(panels), 2, figsize=(9, 2.9 * len(panels)), squeeze=False)
+    figure, axes = plot.subplots(len(panels), 2, figsize=(9, 2.6 * len(panels)), squeeze=False)
     for panel, (left, right) in zip(panels, axes):
         found = [(rows, *held_out(rows, machine(str(rows.config["gpu"])))) for rows in chosen(panel, parts)]
         found = [_seen(*one) for one in found if np.isfinite(one[1]).any()]
