@@ -11,6 +11,8 @@ from llmqsim.cost.forms import Machine
 FOLDS = 5
 GEMM_EDGES = (192, 640, 1280, 2304, 3840, 5632, 9216, 32768)
 """between these lie the groups of two or three neighbouring n (and k) that leave together"""
+BY_HEADS = 5
+"""first fold of attention in which whole numbers of query heads leave"""
 NEVER = 99
 """fold of rows that stay in every fit: the ends of the measured range, which nothing could interpolate to"""
 
@@ -19,7 +21,7 @@ def folds(rows: Rows) -> np.ndarray:
     """The fold in which each row is held out.
 
     GEMMs: tiles of 2-3 neighbouring n by 2-3 neighbouring k, with all their m. Attention: tiles of two neighbouring
-    batches by two neighbouring lengths for all heads, and all timings of one number of query heads. Collectives and
+    batches by two neighbouring lengths for all heads, and numbers of query heads (see `_leaves`). Collectives and
     send/recv: whole octaves of message size. Experts: all timings of one layer (hidden, inter, top-k, experts).
     Quantisation: two neighbouring k. Vidur's operators: all timings of one model.
     """
@@ -39,10 +41,10 @@ def folds(rows: Rows) -> np.ndarray:
 
 
 def _attention(rows: Rows) -> np.ndarray:
-    """Every second tile of batch and length in folds 0-4, a third of the rest's heads in folds 5 and 6."""
+    """Every second tile of batch and length in folds 0-4, a third of the heads in folds 5 and 6 elsewhere."""
     at = [np.unique(values, return_inverse=True)[1].reshape(-1) for values in rows.family.knots(rows.columns)]
     heads = np.unique(rows.columns["num_heads"], return_inverse=True)[1].reshape(-1)
-    by_heads = np.where(heads % 3 == 1, 5 + heads // 3 % 2, NEVER)
+    by_heads = np.where(heads % 3 == 1, BY_HEADS + heads // 3 % 2, NEVER)
     if len(at) == 1:
         return by_heads
     tile = at[0] // 2 * 3 + at[1] // 2
@@ -57,6 +59,18 @@ def _inner(values: np.ndarray, together: int) -> np.ndarray:
     return np.where(ends, NEVER, (place - 1) // together % FOLDS)
 
 
+def _leaves(rows: Rows, fold: np.ndarray, one: int) -> np.ndarray:
+    """Which rows leave the fit for a fold: its own, and every other timing of its query heads where it holds out heads.
+
+    A row is predicted once, so that half the timings of those heads belong to other folds; none of them is seen here.
+    """
+    out = fold == one
+    if rows.family.table in ("attention_context", "attention_decode", "mla") and one >= BY_HEADS:
+        heads = rows.columns["num_heads"]
+        return np.isin(heads, np.unique(heads[out]))
+    return out
+
+
 def held_out(rows: Rows, machine: Machine) -> tuple[np.ndarray, np.ndarray]:
     """(seconds by form and table, by the form alone) of each row, from a fit without its block; NaN: never held out."""
     fold = folds(rows)
@@ -64,7 +78,7 @@ def held_out(rows: Rows, machine: Machine) -> tuple[np.ndarray, np.ndarray]:
     table, form = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
     for one in np.unique(fold[fold != NEVER]):
         out = fold == one
-        kept = rows.part(~out)
+        kept = rows.part(~_leaves(rows, fold, one))
         if len(kept) < FEWEST_ROWS:
             continue
         constants = fit_constants(kept, machine, near)

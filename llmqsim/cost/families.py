@@ -17,6 +17,8 @@ from llmqsim.cost.residual import Smoothness
 
 GRID = Smoothness((4.0, 4.0), (((1.0, 0.0), 4.0, 1.0), ((0.0, 1.0), 4.0, 1.0), ((1.0, 1.0), 4.0, 1.0)), 0.01)
 """how log residuals vary over a grid of batch and length, both in octaves; fills what was not measured"""
+PREFILL_GRID = Smoothness((5.0, 2.0), (((1.0, 0.0), 27.0, 1.4), ((0.0, 1.0), 5.0, 0.3), ((1.0, 1.0), 4.0, 0.4)), 0.02)
+"""the same for prefill: lengths change kernels sooner than batches do"""
 KEY = ("gpu", "backend", "backend_version", "dtype")
 """columns that every configuration is told apart by; versions and backends are never pooled"""
 
@@ -102,12 +104,17 @@ PER_UNIT = ("per_unit_s", 1e-9, 1e-13, 1e-5)
 """seconds of a thread block, a routed row or a GPU"""
 
 
+OVER_PCIE = ("L40S-48GB",)
+"""devices without NVLink: the engines' own all-reduce does not run (or gains nothing) there, NCCL's ring takes all"""
+
+
 def _collective_form(config: Mapping[str, object]) -> Form:
     op, eager = str(config["op"]), config["mode"] == "eager"
-    if op == "all_reduce" and config["mode"] in ("graph", "eager"):
+    if op == "all_reduce" and config["mode"] in ("graph", "eager") and config["gpu"] not in OVER_PCIE:
+        reduce = forms.EngineReduce(at_limit=config["backend"] == "vllm")
         extra = (("per_gpu_s", 1e-7, 1e-10, 1e-4), ("second_stage_s", 3e-6, 1e-8, 1e-4))
-        library = (("library_s", 1e-5, 1e-8, 1e-3), ("library_ratio", 1.0, 0.2, 5.0))
-        return Form(forms.engine_reduce_work, forms.engine_reduce_added, (*extra, *library), eager)
+        library = (("library_s", 1e-5, 1e-8, 2e-5), ("library_ratio", 1.0, 0.2, 5.0))
+        return Form(reduce.work, reduce.added, (*extra, *library), eager)
     added = _per_unit(lambda c: c["num_gpus"] - 1.0)
     return Form(forms.collective_work(op), added, (PER_UNIT,), op == "all_reduce")
 
@@ -142,6 +149,7 @@ FAMILIES: dict[str, Family] = {
             Smoothness((6.0, 6.0), (((1.0, 0.0), 6.0, 1.0), ((0.0, 1.0), 6.0, 1.0), ((1.0, -1.0), 6.0, 1.0)), 0.05),
             ("kv_dtype", "head_dim", "window"),
             {"kv_dtype": 10.0, "head_dim": 20.0, "window": 5.0},
+            PREFILL_GRID,
         ),
         Family(
             "decode_attention", "attention_decode", ("attention_decode",),

@@ -219,30 +219,41 @@ def send_recv_work(c: Columns, k: Constants, machine: Machine, dtype: str) -> Wo
 
 
 LIBRARY_BYTES = 8 * 1024**2
-"""message size from which engines leave their own all-reduce kernel for NCCL (vLLM's limit)"""
+"""largest message of the engines' own all-reduce kernels; beyond it they use NCCL"""
 ONE_STAGE_BYTES, ONE_STAGE_BYTES_8 = 512 * 1024, 256 * 1024
 """below, up to 4 (more) GPUs sum in one stage, every GPU reading all messages; 2 GPUs always do. Limits of vLLM's
 csrc/custom_all_reduce.cuh, from memory; the steps are plain in the timings"""
 
 
-def _one_stage(c: Columns) -> np.ndarray:
-    limit = np.where(c["num_gpus"] <= 4, ONE_STAGE_BYTES, ONE_STAGE_BYTES_8)
-    return ((c["num_gpus"] == 2) | (c["message_bytes"] < limit)) & (c["message_bytes"] < LIBRARY_BYTES)
+@dataclass(frozen=True)
+class EngineReduce:
+    """An engine's own all-reduce: one stage while small, two beyond; NCCL at `library_ratio` of its rate at last.
 
+    at_limit : whether a message of exactly LIBRARY_BYTES goes to NCCL already. vLLM's does, SGLang's and TensorRT-LLM's
+    do not; the timings show it.
+    """
 
-def engine_reduce_work(c: Columns, k: Constants, machine: Machine, dtype: str) -> Work:
-    """An engine's own all-reduce: one stage while small, two beyond, NCCL (`library_ratio` of the rate) from 8 MiB."""
-    ring = 2.0 * (c["num_gpus"] - 1.0) / c["num_gpus"] * c["message_bytes"]
-    moved = np.where(_one_stage(c), (c["num_gpus"] - 1.0) * c["message_bytes"], ring)
-    moved = np.where(c["message_bytes"] >= LIBRARY_BYTES, ring / k["library_ratio"], moved)
-    return Work(_zero(c), _zero(c), moved)
+    at_limit: bool
 
+    def _library(self, c: Columns) -> np.ndarray:
+        size = c["message_bytes"]
+        return size >= LIBRARY_BYTES if self.at_limit else size > LIBRARY_BYTES
 
-def engine_reduce_added(c: Columns, k: Constants) -> np.ndarray:
-    """Seconds of further GPUs, of the second stage and of NCCL's start."""
-    library = c["message_bytes"] >= LIBRARY_BYTES
-    second = np.where(_one_stage(c) | library, 0.0, k["second_stage_s"])
-    return (c["num_gpus"] - 2.0) * k["per_gpu_s"] + second + np.where(library, k["library_s"], 0.0)
+    def _one_stage(self, c: Columns) -> np.ndarray:
+        limit = np.where(c["num_gpus"] <= 4, ONE_STAGE_BYTES, ONE_STAGE_BYTES_8)
+        return ((c["num_gpus"] == 2) | (c["message_bytes"] < limit)) & ~self._library(c)
+
+    def work(self, c: Columns, k: Constants, machine: Machine, dtype: str) -> Work:
+        """Bytes over the link of one GPU."""
+        ring = 2.0 * (c["num_gpus"] - 1.0) / c["num_gpus"] * c["message_bytes"]
+        moved = np.where(self._one_stage(c), (c["num_gpus"] - 1.0) * c["message_bytes"], ring)
+        return Work(_zero(c), _zero(c), np.where(self._library(c), ring / k["library_ratio"], moved))
+
+    def added(self, c: Columns, k: Constants) -> np.ndarray:
+        """Seconds of further GPUs, of the second stage and of NCCL's start."""
+        library = self._library(c)
+        second = np.where(self._one_stage(c) | library, 0.0, k["second_stage_s"])
+        return (c["num_gpus"] - 2.0) * k["per_gpu_s"] + second + np.where(library, k["library_s"], 0.0)
 
 
 def streaming_work(c: Columns, k: Constants, machine: Machine, dtype: str) -> Work:

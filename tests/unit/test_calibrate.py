@@ -12,12 +12,12 @@ import pytest
 pytest.importorskip("pyarrow", reason="kernel tables are parquet files")
 
 from llmqsim.calibrate.build import build
-from llmqsim.calibrate.holdout import NEVER, folds
+from llmqsim.calibrate.holdout import BY_HEADS, NEVER, _leaves, folds
 from llmqsim.calibrate.rows import split
 from llmqsim.calibrate.score import score
 from llmqsim.calibrate.tables import read_parts
 from llmqsim.cli import main
-from llmqsim.cost.store import Store, version_order
+from llmqsim.cost.store import Store, machine, version_order
 from llmqsim.errors import DataError
 
 SIZES = (512, 1024, 2048, 4096, 8192, 16384)
@@ -84,6 +84,51 @@ def test_a_whole_block_leaves_together(fitted):
     for n, k in ((1024, 2048), (8192, 512)):
         assert len(set(fold[(c["n"] == n) & (c["k"] == k)])) == 1
     assert NEVER not in fold
+
+
+def decodes():
+    """Decode timings of 1 to 32 query heads on one KV head, a made-up kernel."""
+    axes = np.meshgrid((1, 2, 4, 8, 16, 32), (127, 255, 511, 1023, 2047, 4095), (1, 2, 4, 8, 16, 32), indexing="ij")
+    batch, history, heads = (a.ravel() for a in axes)
+    frame = pd.DataFrame({"batch": batch, "kv_history": history, "num_heads": heads, "num_kv_heads": 1})
+    fixed = {"gpu": "H100-SXM-80GB", "op": "attention_decode", "backend": "vllm", "backend_version": "0.19.0"}
+    frame["latency_us"] = 4.0 + batch * (history + 1) * 128 * 2 * 2 / 2.5e6 + 0.01 * heads
+    return frame.assign(**fixed, dtype="bfloat16", kv_dtype="bfloat16", head_dim=128, window=0, kernel="x", flag="")
+
+
+def test_a_held_out_number_of_heads_leaves_with_all_its_timings(tmp_path):
+    part = next(iter(read_parts(saved(tmp_path, decodes(), "attention_decode.parquet"))))
+    rows = next(iter(split(part.family, part.frame)))
+    fold, heads = folds(rows), rows.columns["num_heads"]
+    by_heads = [one for one in np.unique(fold) if BY_HEADS <= one < NEVER]
+    assert by_heads
+    for one in by_heads:
+        leaves = _leaves(rows, fold, one)
+        assert not set(heads[fold == one]) & set(heads[~leaves]) and leaves.sum() > (fold == one).sum()
+    assert np.array_equal(_leaves(rows, fold, 0), fold == 0)
+
+
+def all_reduces(backend):
+    """All-reduce timings of an engine: a steep own kernel, a slower start and rate in NCCL beyond its largest message."""
+    size, gpus = (a.ravel() for a in np.meshgrid(2.0 ** np.arange(9, 29), (2, 4, 8), indexing="ij"))
+    library = size >= 2**23 if backend == "vllm" else size > 2**23
+    latency = 5.0 + gpus + size / 2.5e5 + np.where(library, 15.0 + size / 1e6, 0.0)
+    frame = pd.DataFrame({"num_gpus": gpus, "message_bytes": size, "latency_us": latency})
+    fixed = {"gpu": "H100-SXM-80GB", "op": "all_reduce", "backend": backend, "backend_version": "1.0.0"}
+    return frame.assign(**fixed, dtype="bfloat16", mode="graph", nodes=1, kernel="x", flag="")
+
+
+@pytest.mark.parametrize("backend", ["vllm", "sglang"])
+def test_an_engine_leaves_its_own_all_reduce_at_its_own_limit(tmp_path, backend):
+    part = next(iter(read_parts(saved(tmp_path, all_reduces(backend), "collectives.parquet"))))
+    rows = next(iter(split(part.family, part.frame)))
+    step = rows.columns["num_gpus"] == 2
+    constants = {"per_gpu_s": 1e-6, "second_stage_s": 0.0, "library_s": 1.5e-5, "library_ratio": 1.0, "t0_s": 5e-6,
+                 "compute_efficiency": 1.0, "memory_efficiency": 1.0, "overlap": 2.0}
+    seconds = rows.family.form(rows.config).seconds(constants, rows.columns, machine("H100-SXM-80GB"), "bfloat16")[step]
+    sizes = rows.columns["message_bytes"][step]
+    first = sizes[seconds - 5e-6 - sizes / 4.5e11 > 1e-5].min()
+    assert first == (2**23 if backend == "vllm" else 2**24)
 
 
 def test_predictions_name_every_row_in_nested_folders(fitted, tmp_path):

@@ -72,7 +72,7 @@ def test_random_routing_touches_fewer_experts_than_balanced_timings():
 def test_no_form_beats_its_own_datasheet(family):
     keys = {"timing": "graph", "kv_dtype": "bfloat16", "head_dim": 128, "window": 0, "op": family.ops[0],
             "distribution": "balanced", "mode": "graph", "nodes": 1}
-    config = {"dtype": "bfloat16", **{name: keys[name] for name in family.key}}
+    config = {"gpu": "x", "backend": "vllm", "dtype": "bfloat16", **{name: keys[name] for name in family.key}}
     sizes = {"num_experts": 64, "topk": 8, "hidden": 4096, "inter": 14336, "n_head": 32, "n_kv_head": 8, "gated": 1,
              "num_heads": 32, "num_kv_heads": 8, "num_gpus": 4, "tp": 1, "ep": 1, "vocab": 32000}
     shape = {name: np.full(3, float(sizes.get(name, 1))) for name in family.shape}
