@@ -9,7 +9,7 @@ demo: $(VENV)/installed
 	$(BIN)/llmqsim run scenarios/first_answer.yaml
 
 test: $(VENV)/installed-test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2
 
 $(VENV)/installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(None if (3, 11) <= v < (3, 15) else f"llmqsim needs Python 3.11 to 3.14 (this is {v.major}.{v.minor}); name another one: make demo PYTHON=python3.11")'
