@@ -65,15 +65,17 @@ FIGURES: dict[str, tuple[Panel, ...]] = {
         Panel(f"experts {dtype}", "moe", "num_tokens", "tokens", {"dtype": (dtype,), "distribution": ("balanced",)})
         for dtype in ("bfloat16", "fp8", "fp8_block")
     ),
-    "links": (
+    "all_reduce": (
         Panel("all-reduce, graph", "collective", "message_bytes", "bytes", {"op": ("all_reduce",), "mode": ("graph",)}),
         Panel("all-reduce, eager", "collective", "message_bytes", "bytes", {"op": ("all_reduce",), "mode": ("eager",)}),
+    ),
+    "links": (
         Panel("NCCL collectives", "collective", "message_bytes", "bytes", {"mode": ("nccl-tests",)}),
         Panel("send/recv", "send_recv", "message_bytes", "bytes", {}),
     ),
     "others": (
         Panel("fp8 quantise", "quantize", "m", "rows m", {}),
-        Panel("Vidur norms, activations, embedding, GEMMs", "layer_ops", "num_tokens", "tokens", {}),
+        Panel("operators timed by Vidur", "layer_ops", "num_tokens", "tokens", {}),
     ),
 }
 
@@ -178,7 +180,7 @@ def residuals(axes, panel: Panel, found: list) -> None:
     axes.plot(at, [np.median(alone[bins == i]) for i in used], "s--", color="tab:gray", markersize=2.5,
               label="form alone, median")
     axes.axhline(0.0, color="black", linewidth=0.6)
-    axes.set(xscale="log", xlabel=panel.unit, ylabel="predicted / measured - 1, %", ylim=(-40, 40))
+    axes.set(xscale="log", xlabel=panel.unit, ylabel="off by, %", ylim=(-40, 40))
     axes.legend(fontsize=6.5, loc="upper left", frameon=False)
 
 

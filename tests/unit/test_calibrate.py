@@ -109,7 +109,7 @@ def test_a_held_out_number_of_heads_leaves_with_all_its_timings(tmp_path):
 
 
 def all_reduces(backend):
-    """All-reduce timings of an engine: a steep own kernel, a slower start and rate in NCCL beyond its largest message."""
+    """All-reduce timings of an engine: its own kernel, then NCCL with a start of its own."""
     size, gpus = (a.ravel() for a in np.meshgrid(2.0 ** np.arange(9, 29), (2, 4, 8), indexing="ij"))
     library = size >= 2**23 if backend == "vllm" else size > 2**23
     latency = 5.0 + gpus + size / 2.5e5 + np.where(library, 15.0 + size / 1e6, 0.0)
