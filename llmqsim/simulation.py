@@ -62,9 +62,14 @@ def simulate(
             *_unused_prefixes(workload.table.prefixes is not None, servers),
             *_stated_blocks(servers),
             *servers.deployment.cost.notes,
+            *_slower_engine(finished.fallback),
         ),
         step_log=_steps(finished.step_log),
     )
+
+
+def _slower_engine(lacking: str | None) -> tuple[str, ...]:
+    return () if lacking is None else (f"the reference engine ran; what the compiled one lacks: {lacking}",)
 
 
 def _run(scenario: Scenario, servers: Servers, workload, keep_steps: bool) -> choose.Finished:

@@ -22,6 +22,8 @@ class Finished:
     gaps: GapHistogram
     usage: tuple[ReplicaUsage, ...]
     step_log: list[tuple] | None
+    fallback: str | None = None
+    """what the compiled engine lacked, where "auto" took the reference engine"""
 
 
 def run(
@@ -36,16 +38,18 @@ def run(
 
     Raises NotCompiled when the compiled engine was asked for and does not.
     """
+    fallback = None
     if engine != "reference":
         try:
             return _compiled(table, deployment, clients, keep_steps, until_ns)
-        except NotCompiled:
+        except NotCompiled as lacking:
             if engine == "compiled":
                 raise
+            fallback = str(lacking)
     cluster = Cluster(table, deployment, keep_steps, clients)
     end_ns = cluster.run(until_ns)
     usage = tuple(replica.usage for replica in cluster.replicas)
-    return Finished("reference", end_ns, cluster.gaps, usage, cluster.step_log)
+    return Finished("reference", end_ns, cluster.gaps, usage, cluster.step_log, fallback)
 
 
 def _compiled(
