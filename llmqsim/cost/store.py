@@ -227,7 +227,8 @@ def _backend_distance(have: Mapping[str, object], wanted: Mapping[str, object]) 
         return 0.0
     mine, other = version_order(str(have["backend_version"])), version_order(str(wanted["backend_version"]))
     apart = sum(abs(a - b) * w for a, b, w in zip(mine, other, (10.0, 1.0, 0.05, 0.01, 0.001)))
-    return 1.0 + min(apart, 38.0) + (NEWER_VERSION if mine > other else 0.0)
+    # never reaches NEWER_VERSION, and of two that are far away the nearer one stays nearer
+    return 1.0 + 38.0 * apart / (38.0 + apart) + (NEWER_VERSION if mine > other else 0.0)
 
 
 def _dtype_distance(have: str, wanted: str) -> float:

@@ -17,7 +17,7 @@ from llmqsim.calibrate.rows import split
 from llmqsim.calibrate.score import score
 from llmqsim.calibrate.tables import read_parts
 from llmqsim.cli import main
-from llmqsim.cost.store import Store, machine, version_order
+from llmqsim.cost.store import NEWER_VERSION, Store, _backend_distance, machine, version_order
 from llmqsim.errors import DataError
 
 SIZES = (512, 1024, 2048, 4096, 8192, 16384)
@@ -175,6 +175,12 @@ def test_an_older_version_is_nearer_than_a_newer_one(tmp_path):
     build(tmp_path / "in", tmp_path / "out")
     told = score(saved(tmp_path / "next", gemms("0.23.0", slower=1.5)), Store(tmp_path / "out"))
     assert told["configurations"][0]["borrowed"] == ["backend_version 0.23.0 from 0.14.0"]
+
+
+def test_of_two_versions_far_behind_the_newer_one_is_nearer():
+    wanted = {"backend": "trtllm", "backend_version": "9.9.9"}
+    apart = [_backend_distance({"backend": "trtllm", "backend_version": v}, wanted) for v in ("1.2.0rc5", "1.3.0rc20")]
+    assert apart[0] > apart[1] and max(apart) < NEWER_VERSION
 
 
 def test_versions_sort_as_releases_do():
