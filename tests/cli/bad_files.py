@@ -11,7 +11,7 @@ import json
 from tests.cli.commands import AZURE, CONFIG, EVENTS, LENGTHS, SCENARIO, TRACE
 
 BINARY = bytes(range(256))
-CUT_GZ = gzip.compress(TRACE.encode() * 200)[:60]
+CUT_GZ = gzip.compress(TRACE.encode() * 200, mtime=0)[:60]
 ROWS = "".join(f"{i},10,5\n" for i in range(1, 20_000))
 
 
@@ -45,7 +45,7 @@ SCENARIOS = {
     "empty": ("", "x.yaml empty"),
     "only comments": ("# nothing\n", "x.yaml empty"),
     "binary": (BINARY, "x.yaml binary"),
-    "gzip": (gzip.compress(SCENARIO.encode()), "x.yaml binary"),
+    "gzip": (gzip.compress(SCENARIO.encode(), mtime=0), "x.yaml binary"),
     "latin-1": (scenario("up?", "für?").encode("latin-1"), "x.yaml:1: UTF-8 0xfc"),
     "truncated": (SCENARIO[: SCENARIO.index("poisson") + 3], "x.yaml:4: cut_off"),
     "tabs": (scenario("  requests", "\trequests"), "x.yaml:3: tabs"),
