@@ -52,6 +52,11 @@ class Deployment:
         """Blocks that the host holds for preempted requests."""
         return self._host_blocks(self.options.swap_space_bytes)
 
+    @property
+    def offload_blocks(self) -> int:
+        """Blocks that the host keeps of what lost its place in the prefix cache."""
+        return self._host_blocks(self.options.kv_offloading_bytes)
+
     def pool(self, table: RequestTable) -> KvPool:
         """A new KV pool of one replica."""
         options = self.options
@@ -63,7 +68,7 @@ class Deployment:
             options.block_size,
             prefixes.row if prefixes is not None else lambda row: [],
             options.unhashed_blocks_first,
-            self._host_blocks(options.kv_offloading_bytes),
+            self.offload_blocks,
         )
         if prefixes is not None and prefixes.warm:
             pool.warm(prefixes.row(row) for row in range(len(table)))

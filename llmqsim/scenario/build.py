@@ -88,6 +88,7 @@ def build_servers(scenario: Scenario) -> Servers:
         preemption=_policy(scenario, "engine.preemption", "preemption", preemption_of(scenario)[0]),
     )
     _check_swap(scenario, deployment)
+    _check_offload(scenario, deployment)
     return Servers(network, card, tp, deployment, origins)
 
 
@@ -236,6 +237,22 @@ def _check_swap(scenario: Scenario, deployment: Deployment) -> None:
         given = deployment.options.swap_space_bytes
         raise ScenarioError(
             scenario.fault(key, f"swaps, and engine.swap_space ({given:,} bytes) holds no block; raise it")
+        )
+
+
+def _check_offload(scenario: Scenario, deployment: Deployment) -> None:
+    """A host tier that could never hold a block would be a silent nothing."""
+    options, key = deployment.options, "engine.kv_offloading_size"
+    if not options.kv_offloading_bytes:
+        return
+    if not options.enable_prefix_caching:
+        raise ScenarioError(
+            scenario.fault(key, "keeps cached blocks, and engine.enable_prefix_caching is off; turn it on or leave this out")
+        )
+    if deployment.offload_blocks == 0:
+        given = options.kv_offloading_bytes
+        raise ScenarioError(
+            scenario.fault(key, f"holds no KV block (got {given:,} bytes); it needs a model, a KV pool and a block's size")
         )
 
 

@@ -35,6 +35,11 @@ def fault(*sets: str, text: str = BASE) -> str:
 @pytest.mark.parametrize(
     ("sets", "sentence"),
     [
+        (["engine.kv_offloading_size=10 B"], r"--set: engine.kv_offloading_size: holds no KV block \(got 10 bytes\)"),
+        (
+            ["engine.kv_offloading_size=4 GiB", "engine.enable_prefix_caching=false"],
+            "engine.kv_offloading_size: keeps cached blocks, and engine.enable_prefix_caching is off",
+        ),
         (["tensor_parallel_size=1"], r"--set: tensor_parallel_size: mixtral-8x7b does not fit on 1 x h100-sxm .*86.99 GiB"),
         (["engine.max_num_seqs=16", "model=yi-34b", "tensor_parallel_size=16"], "56 attention heads of yi-34b"),
         (["tensor_parallel_size=16", "engine.enable_expert_parallel=true"], "8 experts of mixtral-8x7b can't be spread"),
