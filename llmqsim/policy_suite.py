@@ -9,6 +9,7 @@ first check that fails. The laws are those of docs/laws.md.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,9 +20,11 @@ from llmqsim import policies, registry
 from llmqsim.cluster.cluster import Cluster
 from llmqsim.cost import lower
 from llmqsim.engine.deployment import Deployment
+from llmqsim.engine.sequence import Sequence
 from llmqsim.errors import InvariantError, UserError
 from llmqsim.kv.capacity import KvCapacity
 from llmqsim.options import EngineOptions, HostCost
+from llmqsim.policies.protocol import OrderingTable
 from llmqsim.requests import Outcome, RequestTable
 
 assert policies, "imported to register the built-in policies"
@@ -42,13 +45,20 @@ class _Trial:
     prompt: np.ndarray
     output: np.ndarray
     limit: np.ndarray
+    priority: np.ndarray
     servers: Deployment
 
-    def run(self) -> Cluster:
-        table = RequestTable.from_columns(
-            arrival_ns=self.arrival_ns, prompt_tokens=self.prompt, output_tokens=self.output, max_tokens=self.limit
+    def table(self) -> RequestTable:
+        return RequestTable.from_columns(
+            arrival_ns=self.arrival_ns,
+            prompt_tokens=self.prompt,
+            output_tokens=self.output,
+            max_tokens=self.limit,
+            priority=self.priority,
         )
-        cluster = Cluster(table, self.servers, keep_steps=True)
+
+    def run(self) -> Cluster:
+        cluster = Cluster(self.table(), self.servers, keep_steps=True)
         cluster.run()
         return cluster
 
@@ -61,7 +71,10 @@ def check_policy(kind: str, name: str, params: dict[str, Any] | None = None, tri
     if kind not in KINDS:
         raise UserError(f"check_policy: unknown kind (got '{kind}'); known: {', '.join(KINDS)}")
     policy = registry.make(kind, name, params)
-    for check in (_conserves, _is_deterministic, _starves_nobody_when_alone, _is_blind_to_output_lengths):
+    checks = [_conserves, _is_deterministic, _starves_nobody_when_alone, _is_blind_to_output_lengths]
+    if kind == "ordering":
+        checks.append(_has_the_fixed_keys_it_states)
+    for check in checks:
         for seed in range(trials):
             _run_check(check, kind, name, _trial(kind, policy, np.random.default_rng(seed)), seed)
 
@@ -107,7 +120,8 @@ def _trial(kind: str, policy: Any, random: np.random.Generator) -> _Trial:
         **chosen,
     )
     arrivals = np.sort(random.integers(0, 12, count)) * STEP_NS
-    return _Trial(arrivals, random.integers(1, 30, count), output, output + random.integers(0, 8, count), servers)
+    prompt, limit = random.integers(1, 30, count), output + random.integers(0, 8, count)
+    return _Trial(arrivals, prompt, output, limit, random.integers(0, 3, count), servers)
 
 
 def _conserves(trial: _Trial) -> str | None:
@@ -149,3 +163,27 @@ def _is_blind_to_output_lengths(trial: _Trial) -> str | None:
     first_end = int(one.table.finish_ns[done].min())
     seen = [[log[:5] for log in cluster.step_log if log[2] <= first_end] for cluster in (one, other)]
     return None if seen[0] == seen[1] else "what it does depends on output lengths that nobody can know"
+
+
+def _has_the_fixed_keys_it_states(trial: _Trial) -> str | None:
+    """`fixed_keys`, where an ordering has them, sort requests as `key` does, and as `late_key` those sent to the back."""
+    table, ordering, now_ns = trial.table(), trial.servers.ordering, 7 * STEP_NS
+    keys = ordering.fixed_keys(OrderingTable(table.columns()))
+    if keys is None:
+        return None
+    if keys.slope not in (-1, 0, 1):
+        return f"the slope must be -1, 0 or 1 (got {keys.slope})"
+    for name in ("level", "base_ns"):
+        column = np.asarray(getattr(keys, name))
+        if column.dtype != np.int64 or column.shape != (len(table),):
+            return f"{name} must be int64, one a row (got {column.dtype}, shape {column.shape})"
+    entries = []
+    for row in range(len(table)):
+        request, level, base = Sequence(table, row), int(keys.level[row]), int(keys.base_ns[row])
+        entries.append((ordering.key(request), (level, base + keys.slope * request.arrival_ns), f"key of {request}"))
+        entries.append((ordering.late_key(request, now_ns), (level, base + now_ns), f"late_key of {request}"))
+    entries.sort(key=lambda entry: entry[0])
+    for (one, fixed, first), (other, fixed_other, second) in itertools.pairwise(entries):
+        if (one == other) != (fixed == fixed_other) or fixed > fixed_other:
+            return f"fixed_keys and {first} ({one}: {fixed}) or {second} ({other}: {fixed_other}) sort differently"
+    return None

@@ -114,6 +114,10 @@ class RequestTable:
     def __len__(self) -> int:
         return self.data.shape[1]
 
+    def columns(self) -> dict[str, np.ndarray]:
+        """All columns by name, views of `data`."""
+        return dict(zip(INDEX, self.data, strict=True))
+
     def __getattr__(self, name: str) -> np.ndarray:
         if name in INDEX:
             return self.data[INDEX[name]]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from llmqsim.policies.protocol import Ordering, RequestView
+import numpy as np
+
+from llmqsim.policies.protocol import FixedKeys, Ordering, OrderingTable, RequestView
 from llmqsim.registry import register
 
 
@@ -21,6 +23,10 @@ class Fcfs(Ordering):
         """Now: nobody in the queue has arrived later."""
         return now_ns
 
+    def fixed_keys(self, table: OrderingTable) -> FixedKeys:
+        """Arrival time."""
+        return FixedKeys(np.zeros(len(table), np.int64), np.zeros(len(table), np.int64), slope=1)
+
 
 @register("ordering", "priority")
 @dataclass(frozen=True)
@@ -36,3 +42,7 @@ class Priority(Ordering):
     def late_key(self, request: RequestView, now_ns: int) -> tuple[int, int]:
         """Behind all of its priority."""
         return request.priority, now_ns
+
+    def fixed_keys(self, table: OrderingTable) -> FixedKeys:
+        """Priority, then arrival time."""
+        return FixedKeys(table.priority, np.zeros(len(table), np.int64), slope=1)

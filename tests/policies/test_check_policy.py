@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 
 from llmqsim import check_policy, policies, registry
 from llmqsim.policy_suite import KINDS, PolicyFault
 from llmqsim.errors import UserError
-from llmqsim.policies.protocol import Batching, Ordering
+from llmqsim.policies.ordering import Priority
+from llmqsim.policies.protocol import Batching, FixedKeys, Ordering, OrderingTable
 from llmqsim.registry import register
+from llmqsim.requests import RequestTable
 
 assert policies
 ALL = [(kind, name) for kind in KINDS for name in registry.names(kind) if not name.startswith("test_")]
@@ -72,6 +75,36 @@ def test_a_policy_that_remembers_earlier_runs_is_named():
 def test_no_policy_can_see_an_output_length():
     with pytest.raises(AttributeError, match="output_tokens"):
         check_policy("ordering", "test_oracle")
+
+
+@register("ordering", "test_wrong_keys")
+@dataclass(frozen=True)
+class WrongKeys(Priority):
+    """Says that it sorts by arrival alone."""
+
+    level: str = "zero"
+
+    def fixed_keys(self, table):
+        zeros = np.zeros(len(table), np.int64)
+        level = {"zero": zeros, "float": table.priority * 1.0, "right": table.priority}[self.level]
+        return FixedKeys(level, zeros, slope=2 if self.level == "right" else 1)
+
+
+@pytest.mark.parametrize(
+    ("level", "told"), [("zero", "sort differently"), ("float", "level must be int64"), ("right", "slope must be")]
+)
+def test_fixed_keys_that_sort_otherwise_than_key_are_named(level, told):
+    with pytest.raises(PolicyFault, match=f"test_wrong_keys.*fixed keys.*{told}"):
+        check_policy("ordering", "test_wrong_keys", {"level": level})
+
+
+def test_an_ordering_table_hides_output_lengths_and_cannot_be_written():
+    table = OrderingTable(RequestTable(3).columns())
+    with pytest.raises(AttributeError, match="output_tokens"):
+        _ = table.output_tokens
+    with pytest.raises(ValueError, match="read-only"):
+        table.priority[0] = 1
+    assert len(table) == 3
 
 
 def test_an_unknown_kind_or_name_is_refused():
