@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,39 +34,56 @@ def simulate(
     seed, replication : override the scenario's `run.seed` and `run.replication`; replications of one seed are
     independent samples. keep_steps : keep the log of every step. Raises UserError for what can't be run as written.
     """
+    prepared = prepare(scenario)
+    run = prepared.scenario.spec.run
+    seed = run.seed if seed is None else seed
+    return prepared.run(seed, run.replication if replication is None else replication, keep_steps)
+
+
+def prepare(scenario: Scenario | str | Path) -> Prepared:
+    """A scenario with its servers built, for many runs of it. Raises UserError for what can't be run as written."""
     if not isinstance(scenario, Scenario):
         scenario = load(scenario)
-    run = scenario.spec.run
-    seed = run.seed if seed is None else seed
-    replication = run.replication if replication is None else replication
-    servers = build_servers(scenario)
-    workload = build_workload(scenario, servers, seed, replication)
-    finished = _run(scenario, servers, workload, keep_steps)
-    return Result(
-        scenario=scenario.to_dict(),
-        seed=seed,
-        replication=replication,
-        engine=finished.engine,
-        version=__version__,
-        table=workload.table,
-        gaps=finished.gaps,
-        usage=finished.usage,
-        end_ns=finished.end_ns,
-        kv=_kv(servers),
-        slo=_slo(scenario.spec.slo),
-        class_slo=_class_slos(scenario),
-        warmup=_warmup(scenario),
-        envelope=_envelope(servers),
-        notes=(
-            *_beyond_one_node(scenario),
-            *workload.notes,
-            *_unused_prefixes(workload.table.prefixes is not None, servers),
-            *_stated_blocks(servers),
-            *servers.deployment.cost.notes,
-            *_slower_engine(finished.fallback),
-        ),
-        step_log=_steps(finished.step_log),
-    )
+    return Prepared(scenario, build_servers(scenario))
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A scenario and its servers: all that its runs have in common."""
+
+    scenario: Scenario
+    servers: Servers
+
+    def run(self, seed: int, replication: int, keep_steps: bool = False) -> Result:
+        """One run of it; a pure function, as `simulate` is."""
+        scenario, servers = self.scenario, self.servers
+        workload = build_workload(scenario, servers, seed, replication)
+        finished = _run(scenario, servers, workload, keep_steps)
+        return Result(
+            scenario=scenario.to_dict(),
+            seed=seed,
+            replication=replication,
+            engine=finished.engine,
+            version=__version__,
+            table=workload.table,
+            gaps=finished.gaps,
+            usage=finished.usage,
+            end_ns=finished.end_ns,
+            kv=_kv(servers),
+            slo=_slo(scenario.spec.slo),
+            class_slo=_class_slos(scenario),
+            warmup=_warmup(scenario),
+            envelope=_envelope(servers),
+            notes=(
+                *_beyond_one_node(scenario),
+                *workload.notes,
+                *_unused_prefixes(workload.table.prefixes is not None, servers),
+                *_stated_blocks(servers),
+                *servers.deployment.cost.notes,
+                *_slower_engine(finished.fallback),
+            ),
+            step_log=_steps(finished.step_log),
+        )
 
 
 def _slower_engine(lacking: str | None) -> tuple[str, ...]:
