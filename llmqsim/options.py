@@ -51,6 +51,8 @@ class EngineOptions:
     """whole experts on the tensor-parallel GPUs, not a slice of each"""
     cudagraph_mode: str = "full_and_piecewise"
     """which steps run captured: 'full_and_piecewise' all, 'full_decode_only' those without a prefill chunk"""
+    cold_start: bool = False
+    """does the first request meet a server that has just started, with kernels still to be compiled?"""
     sampler: str = "plain"
     """'plain' greedy or temperature; 'top_p' sorts the vocabulary for top-p or top-k"""
 
@@ -77,6 +79,9 @@ class HostCost:
     """added to every step that samples with top-p or top-k"""
     sampler_per_logit_s: float = 0.0
     """the same per row and vocabulary entry, on a GPU with the bandwidth of an H100 SXM; scales with 1 / bandwidth"""
+    cold_step_s: float = 0.0
+    """added to each of the first `cold_steps` steps with a prefill chunk of a server that has just started"""
+    cold_steps: int = 0
     source: str = ""
 
 

@@ -22,6 +22,9 @@ LONGEST_DENSE_TABLE = 32_768
 """tokens of a step up to which the linear table has an entry each; beyond, its last slope goes on"""
 UNBOUNDED = 2**40
 """stands for no limit in the box; small enough to be multiplied by a batch"""
+CACHED_READ_PERCENT = 50
+"""time of a KV token that is in the L2 cache, per cent of one in memory: L2 caches of A100 and H100 deliver about twice
+what their memory does (from memory); docs/fidelity.md says what rests on it"""
 NO_BOX = {axis: float("inf") for axis in k.AXES}
 
 
@@ -44,6 +47,8 @@ class StepCost:
     """kernel family to the timings behind it and their error, per cent, on shapes that no fit saw"""
     store: Store | None = None
     """the fits behind it, None for those that ship"""
+    cached_read_percent: int = 100
+    """time of a KV token that another request of the step has brought from memory, per cent of the full time"""
 
 
 def constant(step_s: float) -> StepCost:
@@ -119,7 +124,10 @@ def lower(
     error = (error_sentence(found),) if found else ()
     provenance = (first, *error, *rest, *measured.notes(), *notes)
     stages = options.pipeline_parallel_size
-    return StepCost(arena, params, provenance, layer.kernels.box, notes, stages, measured.errors(), store)
+    errors = measured.errors()
+    return StepCost(
+        arena, params, provenance, layer.kernels.box, notes, stages, errors, store, CACHED_READ_PERCENT
+    )
 
 
 def layer_of(model: Model, gpu: Gpu, tp: int, options: EngineOptions, store: Store | None = None) -> Layer:

@@ -41,6 +41,11 @@ class Deployment:
         return int(self.options.watermark * (self.kv_blocks or 0))
 
     @property
+    def cold_steps(self) -> int:
+        """Steps with a prefill chunk that are slow because the server has just started."""
+        return self.host.cold_steps if self.options.cold_start else 0
+
+    @property
     def link(self) -> HostLink:
         """Between each GPU and its host."""
         per_block = self.capacity.bytes_per_block_per_gpu if self.capacity else None

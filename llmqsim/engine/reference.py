@@ -68,6 +68,8 @@ class ReferenceReplica:
         self._table = table
         self._output_tokens = table.output_tokens.tolist()
         self._cost = servers.cost
+        self._cold_steps = servers.cold_steps
+        self._cold_step_ns = to_ns(servers.host.cold_step_s)
         self._link = servers.link
         self._gaps = gaps
         self._steps: deque[StepPlan] = deque()
@@ -191,8 +193,17 @@ class ReferenceReplica:
         if not plan.rows:
             return None
         plan.running = len(self.running) + len(self._ended)
-        plan.duration_ns = duration_ns(plan, self._cost, self._link, self.options.block_size)
+        plan.duration_ns = self._duration_ns(plan)
         return plan
+
+    def _duration_ns(self, plan: StepPlan) -> int:
+        """How long the step takes; a server that has just started takes longer over its first mixed steps."""
+        options = self.options
+        duration = duration_ns(plan, self._cost, self._link, options.block_size, self.pool.repeated_blocks)
+        if plan.chunks and self._cold_steps:
+            self._cold_steps -= 1
+            duration += self._cold_step_ns
+        return duration
 
     def _draft(self) -> StepDraft:
         draft = StepDraft(self)

@@ -73,6 +73,20 @@ def has_memory(must_fit_tokens, hit_blocks, hit_free_blocks, block_size, free_bl
 
 
 @kernel
+def read_kv_tokens(decode_kv_tokens, decode_requests, repeated_tokens, cached_percent):
+    """KV tokens that decode attention has to bring from memory: what several requests share comes once.
+
+    repeated_tokens : tokens that requests read beside another that brought them already. cached_percent : time of a
+    token that is in the GPU's cache, per cent of one that is not; 100 for step costs that know no cache. Reading all of
+    them from the cache is a bound of its own, as both go on at once.
+    """
+    if cached_percent >= 100:
+        return decode_kv_tokens
+    once = max(decode_kv_tokens - repeated_tokens, decode_requests)
+    return max(once, decode_kv_tokens * cached_percent // 100)
+
+
+@kernel
 def is_decode(computed_tokens, want):
     """One new token on top of existing KV costs a decode, whatever brought it there."""
     return want == 1 and computed_tokens > 0

@@ -28,6 +28,7 @@ HOST_KEYS: dict[str, str] = {
     "eager_per_layer": "eager_per_layer_s",
     "sampler": "sampler_s",
     "sampler_per_logit": "sampler_per_logit_s",
+    "cold_step": "cold_step_s",
     "request_before": "request_before_s",
     "request_after": "request_after_s",
 }
@@ -107,7 +108,8 @@ def engine_options(
         )
     if gpu is not None and "gpu_memory_utilization" not in given:
         memory_share(entry, values, origins, gpu, tp)
-    host, host_origins = _host(entry["host"], sources, given.get("host") or {}, values["in_flight"], ideal)
+    case = _host_case(values["in_flight"], model)
+    host, host_origins = _host(entry["host"], sources, given.get("host") or {}, case, ideal)
     return EngineOptions(preset=name, **values), host, origins | host_origins
 
 
@@ -168,10 +170,18 @@ def _override(values: dict[str, Any], origins: dict[str, str], given: Mapping[st
             values[key], origins[key] = value, "scenario"
 
 
+def _host_case(in_flight: int, model: Model | None) -> tuple[str, ...]:
+    """Names of the conditions that hold: a value may have another one under each."""
+    case = (f"in_flight_{in_flight}",)
+    if model is not None and model.experts and model.weight_dtype == "bfloat16":
+        case += ("experts_16_bit",)
+    return case
+
+
 def _host(
-    entry: Mapping[str, Any], sources: Mapping[str, str], given: Mapping[str, float], in_flight: int, ideal: bool
+    entry: Mapping[str, Any], sources: Mapping[str, str], given: Mapping[str, float], case: tuple[str, ...], ideal: bool
 ) -> tuple[HostCost, dict[str, str]]:
-    """The preset's host time, which depends on how much of it overlaps, with the user's values put over it."""
+    """The preset's host time, by what holds of this deployment, with the user's values put over it."""
     values: dict[str, float] = {}
     origins: dict[str, str] = {}
     for key, field_name in HOST_KEYS.items():
@@ -180,6 +190,11 @@ def _host(
         elif ideal:
             values[field_name], origins[f"host.{key}"] = 0.0, IDEAL
         else:
-            rule = entry[field_name].get(f"in_flight_{in_flight}", entry[field_name])
-            values[field_name], origins[f"host.{key}"] = sourced(rule, sources)
-    return HostCost(**values, source=origins["host.per_step"]), origins
+            values[field_name], origins[f"host.{key}"] = sourced(_rule(entry[field_name], case), sources)
+    cold_steps = 0 if ideal and "cold_step" not in given else int(_rule(entry["cold_steps"], case)["value"])
+    return HostCost(**values, cold_steps=cold_steps, source=origins["host.per_step"]), origins
+
+
+def _rule(rule: Mapping[str, Any], case: tuple[str, ...]) -> Mapping[str, Any]:
+    """The value of the first condition that the rule names, or else its own."""
+    return next((rule[name] for name in case if name in rule), rule)

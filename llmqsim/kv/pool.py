@@ -38,6 +38,8 @@ class KvPool:
         self.usable_blocks = UNLIMITED_BLOCKS if blocks is None else blocks - 1
         self.free_blocks = self.usable_blocks
         self.block_size = block_size
+        self.repeated_blocks = 0
+        """blocks that running requests read once more than memory has to deliver them: kv/prefix.py"""
 
     @property
     def held_blocks(self) -> int:

@@ -101,6 +101,11 @@ class Host(Spec):
     sampler_per_logit: HostTime | None = Field(
         None, description="The same per row and vocabulary entry, seconds on an H100 SXM (scales with bandwidth)."
     )
+    cold_step: HostTime | None = Field(
+        None,
+        description="With engine.cold_start: added to each of the first steps (vLLM: seven) that hold a prefill chunk, "
+        "seconds.",
+    )
     request_before: HostTime | None = Field(None, description="Once a request, before the engine sees it, seconds.")
     request_after: HostTime | None = Field(None, description="Between the engine and the client, per token, seconds.")
 
@@ -160,6 +165,9 @@ class Engine(Spec):
         None,
         description="`top_p` sorts the vocabulary for top-p or top-k in every step; default: as the model is "
         "published.",
+    )
+    cold_start: Flag | None = Field(
+        None, description="Does the first request meet a server that has just started, with kernels still to compile?"
     )
     long_prefill_token_threshold: Annotated[int, rules.whole(0)] | None = Field(
         None, description="Most tokens that one request gets in a step; 0: no such limit."

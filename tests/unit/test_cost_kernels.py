@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmqsim.cost import kernels, lower
+from llmqsim.engine import rules
 from llmqsim.hardware.gpu import gpu
 from llmqsim.hardware.model import model
 from llmqsim.hardware.serving import engine_options
@@ -142,3 +143,9 @@ def test_the_box(deployment):
     assert kernels.outside_box(cost.params, 4096, 4096, 0, 0) == 2
     assert kernels.outside_box(cost.params, 1, 200_000, 40_000, 40_000) == 1 | 4 | 8
     assert kernels.outside_box(lower.constant(1.0).params, 10**6, 10**12, 10**6, 10**6) == 0
+
+
+def test_common_kv_is_read_once_but_no_faster_than_the_cache_delivers_it():
+    assert rules.read_kv_tokens(1000, 10, 300, 50) == 700
+    assert rules.read_kv_tokens(1000, 10, 900, 50) == 500
+    assert rules.read_kv_tokens(1000, 10, 900, 100) == 1000  # a step cost of the user's own knows no cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from llmqsim.kv.prefix import PrefixPool
+from llmqsim.kv.prefix import NEAR_ADMISSIONS, PrefixPool
 
 
 def holder(row: int, known: int, prompt: int | None = None):
@@ -143,3 +143,27 @@ def test_a_full_warm_cache_loses_the_tail_of_its_oldest_prompt_first():
     assert [pool.hit_tokens(holder(row, 13))[0] for row in range(4)] == [12, 12, 8, 0]
     pool.take(holder(3, 4), 1)
     assert [pool.hit_tokens(holder(row, 13))[0] for row in range(3)] == [8, 12, 8]
+
+
+def test_what_requests_read_beside_one_another_is_counted_until_the_second_last_leaves():
+    pool = PrefixPool(40, 4, {0: [1, 2], 1: [1, 2], 2: [1, 2], 3: [3]}.__getitem__)
+    first, second, third, apart = (holder(row, 10) for row in range(4))
+    for who, repeated in ((first, 0), (second, 2), (third, 4), (apart, 4)):
+        serve(pool, who)
+        assert pool.repeated_blocks == repeated
+    for who, repeated in ((first, 2), (apart, 2), (third, 0), (second, 0)):
+        pool.release(who)
+        assert pool.repeated_blocks == repeated
+
+
+def test_requests_admitted_far_from_one_another_read_nothing_together():
+    pool = PrefixPool(1000, 4, lambda row: [] if row % 200 else [1, 2])
+    first, last = holder(0, 10), holder(200, 10)
+    serve(pool, first)
+    for row in range(1, NEAR_ADMISSIONS + 1):
+        serve(pool, holder(row, 4))
+    assert serve(pool, last) == 8  # a hit all the same
+    assert pool.repeated_blocks == 0
+    pool.release(first)
+    pool.release(last)
+    assert pool.repeated_blocks == 0

@@ -169,3 +169,13 @@ def test_round_robin_alternates_and_least_outstanding_fills_the_idle_one():
     balanced = run(table(*requests), replicas=2, routing="least_outstanding")
     assert balanced.table.replica.tolist() == [0, 1, 1, 1] or balanced.table.replica.tolist() == [0, 1, 0, 1]
     assert balanced.table.replica.tolist()[3] == 1
+
+
+def test_a_server_that_has_just_started_is_slow_over_its_first_prefills():
+    host = HostCost(cold_step_s=5.0, cold_steps=1)
+    requests = ((0.0, 10, 2), (20.0, 10, 2))
+    cold = run(table(*requests), host=host, cold_start=True)
+    assert seconds(cold.table.first_token_ns) == [6.0, 21.0]
+    assert seconds(cold.table.finish_ns) == [7.0, 22.0]
+    warm = run(table(*requests), host=host)
+    assert seconds(warm.table.first_token_ns) == [1.0, 21.0]
