@@ -57,6 +57,8 @@ COLUMNS: tuple[Column, ...] = (
     Column("tenant_id", "index", "workload", 0, "whom it belongs to"),
     Column("priority", "rank", "workload", 0, "lower is more urgent, for orderings that look at it"),
     Column("think_ns", "ns", "workload", 0, "how long its client thinks after the answer, in a closed loop"),
+    Column("predicted_tokens", "tokens", "workload", UNSET, "output tokens that the predictor expects, for policies"),
+    Column("deadline_ns", "ns", "workload", UNSET, "due so long after arrival: the TTFT target, or else the E2E target"),
     Column("client", "index", "cluster", UNSET, "client of the closed loop that sent it"),
     Column("replica", "index", "cluster", UNSET, "replica that served it"),
     Column("first_scheduled_ns", "ns", "engine", UNSET, "when a step that holds it was first formed"),
@@ -99,6 +101,15 @@ class PrefixTable:
         return self.hashes[self.offsets[row] : self.offsets[row + 1]].tolist()
 
 
+@dataclass(frozen=True)
+class Targets:
+    """What a class is promised, ns; None: no such target."""
+
+    ttft_ns: int | None = None
+    tpot_ns: int | None = None
+    e2e_ns: int | None = None
+
+
 class RequestTable:
     """All requests of a run: `data` is int64[columns, rows]; `table.arrival_ns` etc. are views of its rows."""
 
@@ -110,6 +121,10 @@ class RequestTable:
         self.tenants = tenants
         self.prefixes: PrefixTable | None = None
         """None: nobody shares a prefix"""
+        self.targets: tuple[Targets, ...] = (Targets(),) * len(classes)
+        """of each class"""
+        self.re_estimate = 0.0
+        """a request that outlives its prediction is expected to make so many times as many tokens; 0: no correction"""
 
     def __len__(self) -> int:
         return self.data.shape[1]

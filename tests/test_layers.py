@@ -20,7 +20,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "clock": {"errors"},
     "rng": {"errors"},
     "units": {"errors"},
-    "registry": {"errors"},
+    "registry": {"errors", "units"},
     "requests": {"errors"},
     "records": set(),
     "options": set(),

@@ -26,7 +26,12 @@ class Sequence:
         "prompt_tokens",
         "max_tokens",
         "class_id",
+        "tenant_id",
         "priority",
+        "deadline_ns",
+        "targets",
+        "_predicted_tokens",
+        "_re_estimate",
         "computed_tokens",
         "known_tokens",
         "generated_tokens",
@@ -60,7 +65,12 @@ class Sequence:
         self.prompt_tokens = int(table.prompt_tokens[row])
         self.max_tokens = int(table.max_tokens[row])
         self.class_id = int(table.class_id[row])
+        self.tenant_id = int(table.tenant_id[row])
         self.priority = int(table.priority[row])
+        self.deadline_ns = int(table.deadline_ns[row])
+        self.targets = table.targets[self.class_id]
+        self._predicted_tokens = int(table.predicted_tokens[row])
+        self._re_estimate = table.re_estimate
         self.computed_tokens = 0
         self.known_tokens = self.prompt_tokens
         self.generated_tokens = 0
@@ -86,6 +96,21 @@ class Sequence:
         self.clock_at_entry: tuple[int, ...] | None = None
         self.preempted_ns = -1
         self.swapped_blocks = 0
+
+    @property
+    def predicted_tokens(self) -> int:
+        """Output tokens that are expected of it, -1 without a predictor; corrected once it has outlived them, if so set."""
+        expected = self._predicted_tokens
+        if self._re_estimate > 1 and expected > 0:
+            while expected <= self.generated_tokens:
+                expected = int(expected * self._re_estimate) + 1
+            return min(expected, max(self.max_tokens, self._predicted_tokens))
+        return expected
+
+    @property
+    def remaining_tokens(self) -> int:
+        """Output tokens that are still expected of it: at least 1."""
+        return max(1, self.predicted_tokens - self.generated_tokens)
 
     def __repr__(self) -> str:
         return (

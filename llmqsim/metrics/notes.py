@@ -13,9 +13,9 @@ BEHIND_A_PERCENTILE = 10
 """a percentile that rests on fewer requests than this is named in the notes"""
 
 
-def notes(result: Result, requests: dict[str, Any], kv: dict[str, Any]) -> list[str]:
+def notes(result: Result, requests: dict[str, Any], kv: dict[str, Any], starvation: dict[str, Any]) -> list[str]:
     """What limits the figures (start-up, requests without an answer, thin percentiles), and the run's own notes."""
-    said = [*_start(result), *_cap(kv), *result.notes]
+    said = [*_starved(starvation), *_start(result), *_cap(kv), *result.notes]
     done, unfinished = requests["completed"], requests["unfinished"]
     if requests["timed_out"]:
         said.append(f"{requests['timed_out']} of {requests['arrived']} requests timed out: latencies are of survivors")
@@ -30,6 +30,15 @@ def notes(result: Result, requests: dict[str, Any], kv: dict[str, Any]) -> list[
         held = ", ".join(f"p{p} on {'the slowest ' if p == 99 else ''}{max(1, round(behind))}" for p, behind in thin)
         said.append(f"few requests: of {done} completed, {held}")
     return said
+
+
+def _starved(starvation: dict[str, Any]) -> list[str]:
+    """Who was left behind, by size, where anybody was."""
+    if not starvation["starved"]:
+        return []
+    sizes = [(name, part) for name, part in starvation["longest_wait"].items() if part["starved"]]
+    each = "; ".join(f"{name} tokens: {part['starved']:,}, up to {part['longest_s']:,.3g} s" for name, part in sizes)
+    return [f"starved, without a token for more than ten times the mean E2E, by size: {each}"]
 
 
 def _start(result: Result) -> list[str]:

@@ -11,7 +11,9 @@ from llmqsim.metrics.clients import clients
 from llmqsim.metrics.distribution import NS_PER_S, ratio
 from llmqsim.metrics.kv_cap import suggested_cap
 from llmqsim.metrics.notes import notes
+from llmqsim.metrics.prediction import prediction
 from llmqsim.metrics.stability import stability
+from llmqsim.metrics.starvation import starvation
 from llmqsim.metrics.waiting import waiting_for
 from llmqsim.metrics.warmup import restarts_with_a_burst
 from llmqsim.requests import Outcome
@@ -101,6 +103,8 @@ def summarise(result: Result) -> dict[str, Any]:
     throughput = usage.throughput(table, arrived, window)
     preemptions = sum(u.preemptions for u in result.usage)
     kv = _kv(result, whole, preemptions)
+    served = measured & (table.outcome != Outcome.REJECTED)
+    starved = starvation(table, served, result.end_ns)
     return {
         "engine": result.engine,
         "version": result.version,
@@ -119,12 +123,14 @@ def summarise(result: Result) -> dict[str, Any]:
         "utilisation": usage.utilisation(result.usage, whole),
         "kv": kv,
         **_waste(result, preemptions),
-        "waiting_for": waiting_for(table, measured & (table.outcome != Outcome.REJECTED)),
+        "waiting_for": waiting_for(table, served),
+        "starvation": starved,
+        "prediction": prediction(table, served),
         "stability": stability(table, result.due),
         "envelope": {**result.envelope, "outside": usage.outside(result.usage)},
         "end_s": result.end_ns / NS_PER_S,
         "scenario": result.scenario,
-        "notes": notes(result, requests, kv),
+        "notes": notes(result, requests, kv, starved),
         **_bench(table, measured, window, throughput, goodput),
         **latency.bench_names(table, result.gaps, measured, figures),
     }

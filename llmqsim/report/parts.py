@@ -68,3 +68,25 @@ def warmup_lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
     )
     cut = f"cut {count(warmup['cut_requests'], 'request')} ({duration(warmup['cut_s'])}, {how})"
     return [("warm-up", f"{cut}; with them {before}")]
+
+
+def policy_lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    """What schedulers believed of the lengths, and, where the order is not that of arrival, who waited longest."""
+    said = []
+    error = summary["prediction"]
+    if error is not None:
+        predictor = summary["scenario"]["workload"]["predictor"]["policy"]
+        tau = "no order" if error["kendall_tau"] is None else f"Kendall tau {error['kendall_tau']:.2f}"
+        said.append(
+            (
+                "predicted",
+                f"{predictor}: {tau}, off by {figures(error['mae_tokens'])} tokens on average, "
+                f"{percent(error['coverage'])} of answers no longer than predicted",
+            )
+        )
+    ordering = (summary["scenario"].get("engine") or {}).get("ordering") or {}
+    if ordering.get("policy", "fcfs") != "fcfs" or summary["starvation"]["starved"]:
+        sizes = summary["starvation"]["longest_wait"]
+        each = ", ".join(f"{duration(part['longest_s'])} ({name} tokens)" for name, part in sizes.items())
+        said.append(("waited most", f"without a token, by size: {each}"))
+    return said

@@ -60,6 +60,7 @@ def _compose(summary: dict[str, Any], most: int) -> list[str]:
         *(row for label, text in parts.class_lines(summary) for row in line(label, text)),
         *(row for label, text in parts.client_lines(summary) for row in line(label, text, rows=2)),
         *(row for label, text in parts.warmup_lines(summary) for row in line(label, text, rows=2)),
+        *(row for label, text in parts.policy_lines(summary) for row in line(label, text, rows=2)),
         *line("throughput", _throughput(summary)),
         *line("busy", _busy(summary)),
         *line("KV cache", _kv(summary), rows=2),

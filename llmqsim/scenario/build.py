@@ -28,6 +28,7 @@ from llmqsim.scenario.deployment import QUANTIZATIONS, Batching, Preemption
 from llmqsim.scenario.load import Scenario
 from llmqsim.scenario.schema import WarmupRequests
 from llmqsim.workload import build as workload
+from llmqsim.workload import deadlines
 
 assert policies, "imported to register the built-in policies"
 
@@ -105,8 +106,17 @@ def build_workload(scenario: Scenario, servers: Servers, seed: int, replication:
             block_size=servers.deployment.options.block_size,
         ),
     )
+    _promise(scenario, made.table)
     _check_any_servable(scenario, made, servers)
     return replace(made, notes=(*made.notes, *_over_reserved(made.table, servers.deployment)))
+
+
+def _promise(scenario: Scenario, table: RequestTable) -> None:
+    """Each class's targets into the table: its own slo, or else the scenario's."""
+    classes = scenario.spec.workload.classes or {}
+    own = {name: spec.slo.model_dump() for name, spec in classes.items() if spec.slo is not None}
+    shared = scenario.spec.slo.model_dump() if scenario.spec.slo is not None else {}
+    deadlines.fill(table, shared, own)
 
 
 def _over_reserved(table: RequestTable, deployment: Deployment) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Union
 
-from pydantic import BaseModel, ConfigDict, Field, Tag
+from pydantic import Field, Tag
 
 from llmqsim.scenario import rules
 from llmqsim.scenario.kinds import (
@@ -15,6 +15,7 @@ from llmqsim.scenario.kinds import (
     File,
     Flag,
     HostTime,
+    Policy,
     Slots,
     Spec,
     StepTime,
@@ -25,18 +26,7 @@ QUANTIZATIONS = {"fp8": "fp8", "fp8_block": "fp8_block", "awq": "int4", "gptq": 
 """engine.quantization and the weight type it stands for"""
 
 
-class _Policy(BaseModel):
-    """A policy by name; `NAME` is short for `{policy: NAME}`; other keys are its parameters."""
-
-    model_config = ConfigDict(extra="allow", frozen=True)
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """The policy's own parameters, as written."""
-        return dict(self.model_extra or {})
-
-
-class Routing(_Policy):
+class Routing(Policy):
     """Which replica a request goes to. `routing: NAME` is short for `{policy: NAME}`; other keys are its parameters."""
 
     policy: Annotated[str, rules.text("the name of a routing policy", "least_outstanding")] = Field(
@@ -44,7 +34,7 @@ class Routing(_Policy):
     )
 
 
-class Batching(_Policy):
+class Batching(Policy):
     """What runs in a step. `batching: NAME` is short for `{policy: NAME}`; other keys are its parameters."""
 
     policy: Annotated[str, rules.text("the name of a batching policy", "continuous")] = Field(
@@ -53,7 +43,7 @@ class Batching(_Policy):
     )
 
 
-class Ordering(_Policy):
+class Ordering(Policy):
     """Who is next in the waiting queue. `ordering: NAME` is short for `{policy: NAME}`."""
 
     policy: Annotated[str, rules.text("the name of an ordering policy", "fcfs")] = Field(
@@ -61,7 +51,7 @@ class Ordering(_Policy):
     )
 
 
-class Preemption(_Policy):
+class Preemption(Policy):
     """Who gives way when KV blocks run out, and how. `preemption: NAME` is short for `{policy: NAME}`."""
 
     policy: Annotated[str, rules.text("the name of a preemption policy", "recompute_newest")] = Field(

@@ -40,6 +40,17 @@ class Spec(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+class Policy(BaseModel):
+    """A policy by name; `NAME` is short for `{policy: NAME}`; other keys are its parameters."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The policy's own parameters, as written."""
+        return dict(self.model_extra or {})
+
+
 def by_field(name: str, default: str | None = None) -> Discriminator:
     """The kind of a mapping is the value of one of its fields."""
 

@@ -17,11 +17,17 @@ POLICIES: tuple[shape.Path, ...] = (
     ("engine", "batching"),
     ("engine", "ordering"),
     ("engine", "preemption"),
+    ("workload", "predictor"),
 )
 """places of a policy with its parameters, which the schema does not know"""
 SHORTHANDS: dict[shape.Path, str] = {("workload", "trace"): "file", **dict.fromkeys(POLICIES, "policy")}
 """places where a bare text is short for a mapping with this key"""
-FILES: tuple[shape.Path, ...] = (("workload", "trace", "file"), ("workload", "lengths", "file"), ("model", "config"))
+FILES: tuple[shape.Path, ...] = (
+    ("workload", "trace", "file"),
+    ("workload", "lengths", "file"),
+    ("workload", "predictor", "trace"),
+    ("model", "config"),
+)
 """values that name a file, relative to the file that wrote them"""
 EITHER_OR: dict[shape.Path, tuple[shape.Path, ...]] = {}
 """place -> places that it drops from lower layers"""

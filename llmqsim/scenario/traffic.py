@@ -8,7 +8,7 @@ from pydantic import Field, Tag
 
 from llmqsim.scenario import rules
 from llmqsim.scenario.arrivals import Arrivals, Clients
-from llmqsim.scenario.kinds import Count, Duration, File, Flag, MeanLength, Scale, Spec, Spread, Text, by_keys
+from llmqsim.scenario.kinds import Count, Duration, File, Flag, MeanLength, Policy, Scale, Spec, Spread, Text, by_keys
 from llmqsim.scenario.targets import Slo
 
 
@@ -149,6 +149,15 @@ class Prefix(Spec):
     )
 
 
+class Predictor(Policy):
+    """How many output tokens a scheduler expects of each request. `predictor: NAME` is short for `{policy: NAME}`."""
+
+    policy: Annotated[str, rules.text("the name of a predictor", "oracle")] = Field(
+        description="Predictor: oracle, lognormal, ranker, bucket, class_mean, regression, quantile, or one that you "
+        "registered; docs/policies.md has their parameters."
+    )
+
+
 class Workload(Spec):
     """The traffic: who comes when, how long the prompts are, how long the answers."""
 
@@ -165,6 +174,9 @@ class Workload(Spec):
         None, description="Classes of requests by name: each a share of the traffic, or each with its own arrivals."
     )
     prefix: Prefix | None = Field(None, description="What prompts have in common.")
+    predictor: Predictor | None = Field(
+        None, description="What schedulers that order by length believe of each answer; drawn before the run."
+    )
     clients: Clients | None = Field(None, description="How the load generator behaves.")
     max_tokens: Annotated[int | str, rules.word_or(rules.whole(1), "model", "output")] = Field(
         "model",

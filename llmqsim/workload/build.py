@@ -17,7 +17,7 @@ from llmqsim.clients import Clients
 from llmqsim.errors import ScenarioError
 from llmqsim.requests import RequestTable
 from llmqsim.units import NS_PER_S
-from llmqsim.workload import prefix
+from llmqsim.workload import predict, prefix
 from llmqsim.workload.generate import generate
 from llmqsim.workload.lengths import MAX_TOKENS
 from llmqsim.workload.replay import replay
@@ -77,6 +77,8 @@ def build(
         think_ns=rows.think_ns,
     )
     table.prefixes = _prefixes(shared, rows, which, block_size, seed, replication)
+    if "predictor" in given:
+        predict.fill(table, given["predictor"], folder, seed, replication)
     return Workload(table, tuple(notes), rows.source, rows.rate, _clients(given.get("clients") or {}, rows))
 
 
