@@ -101,9 +101,10 @@ def _parser() -> argparse.ArgumentParser:
     schema.add_argument("--markdown", action="store_true", help="print the table")
     schema.set_defaults(command=_schema)
 
-    from llmqsim.cli_calibrate import add_commands
+    from llmqsim import cli_calibrate, cli_sweep
 
-    add_commands(commands)
+    cli_calibrate.add_commands(commands)
+    cli_sweep.add_commands(commands)
 
     bench = commands.add_parser("bench", help="how fast is the simulator on this machine?")
     bench.add_argument("--case", action="append", default=[], metavar="CASE", help="only this case; see docs/benchmarks.md")

@@ -45,8 +45,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "policy_suite": FOUNDATION | DATA | {"cluster", "engine", "cost", "kv", "policies"},
     "report": FOUNDATION | DATA | {"result", "metrics", "simulation", "scenario", "scenario.build", "hardware", "cost", "kv", "workload", "policies", "engine"},
     "benchmark": FOUNDATION | DATA | {"simulation", "scenario", "scenario.build", "report", "cost"},
+    "sweep": FOUNDATION | {"scenario", "simulation"},
     "cli": FOUNDATION | DATA | {"benchmark", "result", "metrics", "simulation", "scenario", "report", "workload", "cost", "engine"}
-    | {"cli_calibrate"},
+    | {"cli_calibrate", "cli_sweep"},
+    "cli_sweep": FOUNDATION | {"report", "sweep"},
     "cli_calibrate": FOUNDATION | {"report", "cost", "calibrate", "cli_measure"},
     "cli_measure": {"errors"},
 }

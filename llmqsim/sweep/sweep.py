@@ -1,0 +1,140 @@
+"""sweep: ask the method for points, run what the store does not have, tell the method, until it has enough."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from llmqsim.errors import InvariantError, ScenarioError
+from llmqsim.sweep import choose, figures
+from llmqsim.sweep.grid import Grid, read_grid
+from llmqsim.sweep.local import LocalWorkers
+from llmqsim.sweep.points import Point, Task, make_points
+from llmqsim.sweep.store import Store
+from llmqsim.sweep.work import Outcome
+
+
+class Workers(Protocol):
+    """Who runs the tasks."""
+
+    def run(self, tasks: list[Task]) -> Iterator[Outcome]: ...
+
+
+@dataclass(frozen=True)
+class Row:
+    """One point: its settings, the key of each replication, the summary of each, or why it could not be run."""
+
+    settings: dict[str, Any]
+    keys: tuple[str, ...]
+    seeds: tuple[tuple[int, int], ...]
+    """(seed, replication)"""
+    summaries: tuple[dict[str, Any], ...]
+    refused: str | None
+
+    def mean(self, name: str) -> Any:
+        """Mean of a figure over the replications; None where it was refused or has none."""
+        return None if self.refused else figures.mean([figures.at(summary, name) for summary in self.summaries])
+
+
+@dataclass(frozen=True)
+class Swept:
+    """A finished sweep. ran : runs computed now. found : runs that the store had."""
+
+    grid: Grid
+    rows: tuple[Row, ...]
+    ran: int
+    found: int
+
+
+def sweep(
+    grid: Grid | str | os.PathLike[str],
+    store: str | os.PathLike[str],
+    workers: Workers | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Swept:
+    """Run every point of a grid that the store does not have yet, and return all of them.
+
+    workers : LocalWorkers (default: one process) or DaskWorkers. progress : called with (runs done, runs known of).
+    Raises UserError for a faulty grid or store; finished runs stay in the store.
+    """
+    grid = grid if isinstance(grid, Grid) else read_grid(grid)
+    asked = choose.rounds(grid, grid.seed or 0)
+    points: list[Point] = make_points(grid, next(asked))  # a faulty grid is refused before a store is made
+    with Store(store) as kept:
+        return _Sweep(grid, kept, workers or LocalWorkers(), progress).all(points, asked)
+
+
+class _Sweep:
+    """One sweep under way."""
+
+    def __init__(self, grid: Grid, store: Store, workers: Workers, progress: Callable[[int, int], None]):
+        self._grid, self._store, self._workers, self._progress = grid, store, workers, progress
+        self._rows: dict[str, Row] = {}
+        self._ran = self._found = 0
+        self._broken: list[str] = []
+
+    def all(self, points: list[Point], asked: choose.Rounds) -> Swept:
+        """Round after round, until the method asks for nothing more."""
+        while True:
+            self._run(points)
+            told = [self._told(self._rows[point.tasks[0].key]) for point in points]
+            try:
+                settings = asked.send(told)
+            except StopIteration:
+                break
+            points = [make_points(self._grid, [one])[0] for one in settings]
+        return Swept(self._grid, tuple(self._rows.values()), self._ran, self._found)
+
+    def _run(self, points: list[Point]) -> None:
+        tasks = {task.key: (task, point) for point in points for task in point.tasks}
+        here = self._store.has(list(tasks))
+        self._found += len(here)
+        missing = [task for key, (task, _) in tasks.items() if key not in here]
+        done = 0
+        self._progress(0, len(missing))
+        for outcome in self._workers.run(missing):
+            task, point = tasks[outcome.key]
+            if outcome.broke is not None:
+                self._broken.append(f"{_words(point.settings)}: {outcome.broke}")
+            else:
+                self._store.add(task.key, point.settings, task.seed, task.replication, outcome.summary, outcome.refused)
+                self._ran += 1
+            done += 1
+            self._progress(done, len(missing))
+        self._check_whole()
+        for point in points:
+            self._keep(point)
+
+    def _check_whole(self) -> None:
+        if self._broken:
+            rest = f"; and {len(self._broken) - 1:,} more" if len(self._broken) > 1 else ""
+            raise InvariantError(f"{self._broken[0]}{rest}; finished points are in the store")
+
+    def _keep(self, point: Point) -> None:
+        told = [self._store.get(task.key) for task in point.tasks]
+        refused = next((why for _, why in told if why), None)
+        summaries = tuple(summary for summary, _ in told if summary is not None)
+        for summary in summaries[:1]:
+            self._check_names(summary)
+        seeds = tuple((task.seed, task.replication) for task in point.tasks)
+        keys = tuple(task.key for task in point.tasks)
+        self._rows.setdefault(keys[0], Row(point.settings, keys, seeds, summaries, refused))
+
+    def _check_names(self, summary: dict[str, Any]) -> None:
+        for key, names in (
+            ("figures", self._grid.figures),
+            ("pareto", self._grid.pareto),
+            ("objective", self._grid.objective),
+            ("refine", choose.needed(self._grid)),
+        ):
+            if sentence := figures.unknown(summary, names):
+                raise ScenarioError(f"{self._grid.where(key)}: {key}: {sentence}")
+
+    def _told(self, row: Row) -> dict[str, Any] | None:
+        return None if row.refused else {name: row.mean(name) for name in choose.needed(self._grid)}
+
+
+def _words(settings: dict[str, Any]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in settings.items()) or "the only point"
