@@ -54,8 +54,8 @@ class Measured:
         arrays = np.broadcast_arrays(*(np.asarray(values, dtype=np.float64) for values in shape.values()))
         columns = own.columns(wanted, {name: values.ravel() for name, values in zip(shape, arrays)})
         form = own.form(fitted.config).seconds(fitted.constants, columns, self._machine, dtype)
-        blocks, place = np.unique(np.round(own.features(columns), 6), axis=0, return_inverse=True)
-        ratio = self.store.table(fitted).log_ratio(place.reshape(-1), blocks, own.knots(columns))
+        blocks, place = _distinct(np.round(own.features(columns), 6))
+        ratio = self.store.table(fitted).log_ratio(place, blocks, own.knots(columns))
         return (form * np.exp(ratio)).reshape(arrays[0].shape)
 
     def _wanted(self, family: str, key: Mapping[str, object], dtype: str) -> dict[str, object]:
@@ -141,6 +141,14 @@ class Measured:
     def notes(self) -> tuple[str, ...]:
         """One sentence for each configuration used: where measured, error on shapes it did not see."""
         return tuple(_note(family, fitted, self._device) for family, fitted in self.used.items())
+
+
+def _distinct(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct rows of a matrix in ascending order, and which of them each row is, int64[rows]."""
+    if len(rows) and (rows == rows[0]).all():  # one weight matrix, one head configuration: nothing to sort
+        return rows[:1], np.zeros(len(rows), dtype=np.int64)
+    blocks, place = np.unique(rows, axis=0, return_inverse=True)
+    return blocks, place.reshape(-1)
 
 
 def plain_tokens(query, prefix, window: int = 0) -> np.ndarray:

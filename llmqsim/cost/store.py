@@ -111,6 +111,7 @@ class Store:
             self._by_family.setdefault(fitted.family, []).append(fitted)
         self._archives: dict[str, Mapping[str, np.ndarray]] = {}
         self._tables: dict[tuple[str, str], ResidualTable] = {}
+        self._found: dict[tuple, Fitted | None] = {}
 
     def find(self, family: str, wanted: Mapping[str, object], without: tuple[str, ...] = ()) -> Fitted | None:
         """The nearest fitted configuration, or None if the family (or its op) was never fitted.
@@ -118,6 +119,12 @@ class Store:
         without : leave out configurations that agree with the wanted one in all these columns, as if they had never
         been measured (('gpu',), or ('gpu', 'backend', 'backend_version')).
         """
+        asked = (family, tuple(wanted.items()), without)
+        if asked not in self._found:
+            self._found[asked] = self._nearest(family, wanted, without)
+        return self._found[asked]
+
+    def _nearest(self, family: str, wanted: Mapping[str, object], without: tuple[str, ...]) -> Fitted | None:
         own = FAMILIES[family]
         best, best_distance = None, 900.0
         for fitted in self._by_family.get(family, ()):
@@ -173,6 +180,7 @@ def _rows(fitted: Fitted | None) -> int:
     return 0 if fitted is None else int(fitted.facts.get("rows", 0))
 
 
+@lru_cache(maxsize=None)
 def version_order(version: str) -> tuple[float, ...]:
     """'1.3.0rc20' as numbers that sort: a release candidate comes before its release."""
     found = re.fullmatch(r"v?(\d+(?:\.\d+)*)(?:\.?(rc|post|dev)(\d+))?.*", version)
