@@ -6,6 +6,7 @@ Memory grows with replicas and with what was asked for, never with the length of
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
 
@@ -22,12 +23,15 @@ def gap_bin(gap_ns: int) -> int:
     return ((exponent + 1) << GAP_BITS) + (gap_ns >> exponent) - (1 << GAP_BITS)
 
 
+@cache
 def gap_bin_edges() -> np.ndarray:
-    """Lower edges of all bins, float64[GAP_BINS + 1], ns."""
+    """Lower edges of all bins, float64[GAP_BINS + 1], ns; not to be written to."""
     bins = np.arange(GAP_BINS + 1, dtype=np.float64)
     exponent = np.maximum((bins // (1 << GAP_BITS)) - 1, 0)
     mantissa = np.where(bins < (1 << GAP_BITS), bins, (bins % (1 << GAP_BITS)) + (1 << GAP_BITS))
-    return mantissa * np.exp2(exponent)
+    edges = mantissa * np.exp2(exponent)
+    edges.flags.writeable = False
+    return edges
 
 
 class GapHistogram:

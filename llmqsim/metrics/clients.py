@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from llmqsim.metrics.distribution import describe_ns, ratio
+from llmqsim.metrics.distribution import describe_ns, ratio, up_to
 from llmqsim.metrics.latency import completed
 from llmqsim.metrics.usage import Window
 from llmqsim.requests import UNSET, Outcome, RequestTable
@@ -17,17 +17,19 @@ def clients(table: RequestTable, rows: np.ndarray, whole: Window) -> dict:
     """
     lag = (table.arrival_ns - table.intended_ns)[rows]
     late = bool(len(lag)) and bool(lag.any())
-    done = rows & completed(table)
-    from_due = {
-        "ttft_s": describe_ns((table.first_token_ns - table.intended_ns)[done]),
-        "e2e_s": describe_ns((table.finish_ns - table.intended_ns)[done]),
-    }
     return {
         "in_flight": in_flight(table, whole),
         "sent_late": int((lag > 0).sum()),
         "send_lag_s": describe_ns(lag) if late else None,
-        "from_due": from_due if late else None,
+        "from_due": _from_due(table, rows & completed(table)) if late else None,
         "censoring": _censoring(table, rows),
+    }
+
+
+def _from_due(table: RequestTable, done: np.ndarray) -> dict:
+    return {
+        "ttft_s": describe_ns((table.first_token_ns - table.intended_ns)[done]),
+        "e2e_s": describe_ns((table.finish_ns - table.intended_ns)[done]),
     }
 
 
@@ -40,7 +42,7 @@ def in_flight(table: RequestTable, whole: Window) -> dict:
     left = np.where(table.finish_ns != UNSET, table.finish_ns, table.gave_up_ns)[sent]
     left = np.where(left == UNSET, max(whole.end_ns, int(table.arrival_ns[sent].max(initial=0))), left)
     sends = np.sort(table.arrival_ns[sent])
-    inside = np.arange(1, len(sends) + 1) - np.searchsorted(np.sort(left), sends, side="right")
+    inside = np.arange(1, len(sends) + 1) - up_to(np.sort(left), sends)
     total_ns = int(left.sum()) - int(sends.sum())
     return {
         "mean": ratio(total_ns, whole.end_ns - whole.start_ns),

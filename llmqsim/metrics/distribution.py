@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 
+from llmqsim.metrics import kernels
 from llmqsim.records import GapHistogram, gap_bin_edges
 
 PERCENTILES: tuple[int, ...] = (50, 90, 95, 99)
@@ -23,10 +24,32 @@ def ratio(part: float, whole: float) -> float | None:
 
 
 def exact_sum(values: np.ndarray) -> int | float:
-    """Sum without rounding (int64, beyond 2**63 too) or rounded once (float64)."""
+    """Sum without rounding (int64, beyond 2**63 too) or rounded once (float64, finite)."""
+    if not len(values):
+        return 0
     if values.dtype.kind == "i":
+        if max(abs(int(values.max())), abs(int(values.min()))) * len(values) < 1 << 63:
+            return int(values.sum())
         return (int(np.sum(values >> 31)) << 31) + int(np.sum(values & 0x7FFFFFFF))
-    return math.fsum(values.tolist())
+    return _rounded_once(values)
+
+
+def _rounded_once(values: np.ndarray) -> float:
+    """Sum of float64[n >= 1] as `math.fsum` has it, without a Python number for each."""
+    low, high = np.zeros((2, kernels.EXPONENTS), dtype=np.int64)
+    kernels.add_floats(np.ascontiguousarray(values).view(np.int64), low, high)
+    total = 0
+    for exponent in np.flatnonzero(low | high).tolist():
+        mantissas = (int(high[exponent]) << kernels.HALF) + int(low[exponent])
+        total += mantissas << max(exponent - 1, 0)
+    return total / (1 << 1074)  # the quotient of two whole numbers is rounded once
+
+
+def up_to(times: np.ndarray, looks: np.ndarray) -> np.ndarray:
+    """How many of `times` are not after each of `looks`, int64[looks]; both int64 and sorted."""
+    counts = np.empty(len(looks), dtype=np.int64)
+    kernels.count_up_to(times, looks, counts)
+    return counts
 
 
 def percentile(ordered: np.ndarray, percent: int) -> float:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 def counts(table: RequestTable, rows: np.ndarray) -> dict[str, Any]:
     """What became of the requests of a mask (bool[rows])."""
     rejected = rows & (table.outcome == Outcome.REJECTED)
-    reasons = {r.name.lower(): int((rejected & (table.reason == r)).sum()) for r in Reason if r is not Reason.NONE}
+    refused = table.reason[rejected]
+    reasons = {r.name.lower(): int((refused == r).sum()) for r in Reason if r is not Reason.NONE}
     return {
         "arrived": int(rows.sum()),
         "completed": int((rows & latency.completed(table)).sum()),

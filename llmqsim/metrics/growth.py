@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from llmqsim.metrics.distribution import up_to
+
 CHECKPOINTS = 40
 """increments that the dispersion is estimated from"""
 LEAST_DISPERSION = 0.25
@@ -67,7 +69,7 @@ class Growth:
 
 def backlog(arrival_ns: np.ndarray, left_ns: np.ndarray) -> np.ndarray:
     """Requests that had arrived before each arrival and not left by then, int64[n]. Arrivals sorted, `left_ns` not."""
-    return np.arange(len(arrival_ns)) - np.searchsorted(np.sort(left_ns), arrival_ns, side="right")
+    return np.arange(len(arrival_ns)) - up_to(np.sort(left_ns), arrival_ns)
 
 
 def growth(seen: np.ndarray) -> Growth:

@@ -47,7 +47,19 @@ def latencies(
 
     Gaps between tokens have no rows: itl_s is of all requests of `classes` (None: of all classes).
     """
-    figures = {f"{m}_s": describe_ns(per_request_ns(table, m, rows)) for m in REQUEST_METRICS}
+    return figures_of(samples(table, rows), gaps, classes)
+
+
+def samples(table: RequestTable, rows: np.ndarray) -> dict[str, np.ndarray]:
+    """per_request_ns of every metric of REQUEST_METRICS, for the completed requests of a mask (bool[rows])."""
+    return {metric: per_request_ns(table, metric, rows) for metric in REQUEST_METRICS}
+
+
+def figures_of(
+    seen: dict[str, np.ndarray], gaps: GapHistogram, classes: list[int] | None = None
+) -> dict[str, dict]:
+    """`latencies` of samples."""
+    figures = {f"{metric}_s": describe_ns(values) for metric, values in seen.items()}
     figures["itl_s"] = WeightedGaps(gaps, classes).describe()
     return {key: figures[key] for key in ("ttft_s", "tpot_s", "ntpot_s", "itl_s", "e2e_s", "wait_s")}
 
@@ -58,10 +70,10 @@ def by_group(table: RequestTable, metric: str, groups: dict[str, np.ndarray]) ->
 
 
 def bench_names(
-    table: RequestTable, gaps: GapHistogram, rows: np.ndarray, figures: dict[str, dict]
+    seen: dict[str, np.ndarray], gaps: GapHistogram, figures: dict[str, dict]
 ) -> dict[str, float | None]:
-    """The same latencies under the names of vLLM's serving benchmark, in ms (mean_ttft_ms, p99_itl_ms ...)."""
-    spread = {m: std_ns(per_request_ns(table, m, rows)) for m in ("ttft", "tpot", "e2e")}
+    """`figures_of` samples under the names of vLLM's serving benchmark, in ms (mean_ttft_ms, p99_itl_ms ...)."""
+    spread = {m: std_ns(seen[m]) for m in ("ttft", "tpot", "e2e")}
     spread["itl"] = WeightedGaps(gaps).std()
     named: dict[str, float | None] = {}
     for ours, theirs in (("ttft", "ttft"), ("tpot", "tpot"), ("itl", "itl"), ("e2e", "e2el")):

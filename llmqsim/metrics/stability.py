@@ -9,6 +9,7 @@ queues of known load is in docs/metrics.md.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -68,6 +69,11 @@ class _Observed:
         longer_than_a_burst = self.window_ns >= self.median_service_ns
         return longer_than_a_burst and self.horizon_ns >= MIN_ANSWERS * self.median_service_ns
 
+    @cached_property
+    def inside(self) -> np.ndarray:
+        """Requests in the system that each arrival finds, int64[n]."""
+        return backlog(self.arrival, self.finish)
+
     def queue(self) -> Growth:
         return growth(backlog(self.arrival, self.scheduled))
 
@@ -83,7 +89,7 @@ class _Observed:
         first = int(np.searchsorted(self.arrival, self.arrival[0] + self.early_service_ns))
         if len(self.arrival) - first < MIN_REQUESTS // 2:
             return None
-        inside = backlog(self.arrival, self.finish)[first:]
+        inside = self.inside[first:]
         return growth(inside), growth(inside[len(inside) // 2 :])
 
 
@@ -137,7 +143,10 @@ def _closed_loop(table: RequestTable, served: np.ndarray) -> dict:
 
 def _observe(table: RequestTable, served: np.ndarray) -> _Observed | None:
     served = np.flatnonzero(served)
-    served = served[np.argsort(table.intended_ns[served], kind="stable")]
+    due_ns = table.intended_ns[served]
+    if (due_ns[1:] < due_ns[:-1]).any():
+        order = np.argsort(due_ns, kind="stable")
+        served, due_ns = served[order], due_ns[order]
     done = table.outcome[served] == Outcome.COMPLETED
     if not done.any():
         return None
@@ -148,11 +157,11 @@ def _observe(table: RequestTable, served: np.ndarray) -> _Observed | None:
     order = np.flatnonzero(done)
 
     def p90_of_first(arrivals: int) -> int:
-        first = service[order < max(arrivals, 20)]
+        first = service[: np.searchsorted(order, max(arrivals, 20))]
         return int(np.quantile(first if len(first) else service, 0.9))
 
     return _Observed(
-        arrival=table.intended_ns[served],
+        arrival=due_ns,
         scheduled=np.where(scheduled == UNSET, NEVER, scheduled),
         finish=np.where(finish == UNSET, NEVER, finish),
         answered=done,
@@ -203,7 +212,7 @@ def _numbers(seen: _Observed) -> dict:
     half = int(arrival[0]) + seen.window_ns // 2
     arrived = int((arrival > half).sum())
     finished = int((seen.answered & (finish > half) & (finish <= last)).sum())
-    inside = backlog(arrival, finish) + 1
+    inside = seen.inside + 1
     return _no_numbers(len(arrival)) | {
         "window_s": seen.window_ns / NS_PER_S,
         "arrival_rate_per_s": ratio(arrived * NS_PER_S, last - half),

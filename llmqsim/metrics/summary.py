@@ -98,7 +98,8 @@ def summarise(result: Result) -> dict[str, Any]:
     whole = usage.makespan(table, arrived, result.end_ns)
     window = usage.makespan(table, measured, result.end_ns)
     requests = _requests(result)
-    figures = latency.latencies(table, result.gaps, measured)
+    seen = latency.samples(table, measured)
+    figures = latency.figures_of(seen, result.gaps)
     goodput = groups.goodput(result, arrived, window)
     throughput = usage.throughput(table, arrived, window)
     preemptions = sum(u.preemptions for u in result.usage)
@@ -132,5 +133,5 @@ def summarise(result: Result) -> dict[str, Any]:
         "scenario": result.scenario,
         "notes": notes(result, requests, kv, starved),
         **_bench(table, measured, window, throughput, goodput),
-        **latency.bench_names(table, result.gaps, measured, figures),
+        **latency.bench_names(seen, result.gaps, figures),
     }

@@ -95,7 +95,7 @@ def _detected(table: RequestTable, order: np.ndarray) -> Cut:
 
 def restarts_with_a_burst(table: RequestTable, measured: np.ndarray) -> int:
     """Clients of closed loops that start together on an empty system when the measured part begins; 0: they don't."""
-    if not measured.any():
+    if not (measured & (table.client != UNSET)).any():
         return 0
     start = int(table.arrival_ns[measured].min())
     left = np.where(table.finish_ns != UNSET, table.finish_ns, table.gave_up_ns)

@@ -76,9 +76,10 @@ def normalise(node: Node, folder: str, main_folder: str, path: shape.Path = ()) 
     """
     if path in SHORTHANDS and isinstance(node.value, str):
         node.value, node.whole = {SHORTHANDS[path]: Node(node.value, node.place)}, True
-    home, main = os.path.realpath(folder), os.path.realpath(main_folder)  # ".." after a link leads elsewhere
-    if is_file(path) and home != main and isinstance(node.value, str) and node.value and not os.path.isabs(node.value):
-        node.value = os.path.relpath(os.path.join(home, node.value), main)
+    if is_file(path) and isinstance(node.value, str) and node.value and not os.path.isabs(node.value):
+        home, main = os.path.realpath(folder), os.path.realpath(main_folder)  # ".." after a link leads elsewhere
+        if home != main:
+            node.value = os.path.relpath(os.path.join(home, node.value), main)
     if node.is_mapping:
         for key, inner in node.value.items():
             normalise(inner, folder, main_folder, (*path, key))

@@ -11,6 +11,8 @@ from functools import cached_property
 
 import numpy as np
 
+from llmqsim.workload import kernels
+
 
 @dataclass(frozen=True, eq=False)
 class Histogram:
@@ -38,8 +40,7 @@ class Histogram:
     def quantile(self, u: np.ndarray) -> np.ndarray:
         """Inverse CDF: float64[n] uniforms in [0, 1) to int64[n] tokens, non-decreasing in u."""
         low, high, probability = self.pieces
-        upper = np.cumsum(probability)
-        upper[-1] = 1.0
+        upper = _upper(probability)
         piece = np.searchsorted(upper, u, side="right")
         within = (u - (upper[piece] - probability[piece])) / probability[piece]
         tokens = low[piece] + np.floor(within * (high[piece] - low[piece] + 1)).astype(np.int64)
@@ -62,13 +63,23 @@ class LengthTable:
 
     def draw(self, u_prompt: np.ndarray, u_output: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Prompt and output tokens, int64[n] each, from two uniforms in [0, 1) a request."""
-        prompt = self.prompt.quantile(u_prompt)
-        group = self.group(prompt)
-        output = np.empty(len(prompt), dtype=np.int64)
-        for i, histogram in enumerate(self.outputs):
-            rows = group == i
-            output[rows] = histogram.quantile(u_output[rows])
-        return prompt, output
+        tokens = np.stack([u_prompt, u_output])
+        kernels.draw(*self._packed, tokens)
+        return tokens[0].astype(np.int64), tokens[1].astype(np.int64)
+
+    @cached_property
+    def _packed(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """All histograms as kernels.draw takes them."""
+        laws = [histogram.pieces for histogram in (self.prompt, *self.outputs)]
+        starts = np.cumsum([0, *(len(law[0]) for law in laws)])
+        pieces = np.concatenate([np.stack([_upper(law[2]), law[2], law[0], law[1]]) for law in laws], axis=1)
+        cells = np.arange(kernels.CELLS) / kernels.CELLS
+        uppers = [pieces[kernels.UPPER, first:end] for first, end in zip(starts, starts[1:], strict=False)]
+        guides = [first + np.searchsorted(upper, cells, side="right") for first, upper in zip(starts, uppers, strict=False)]
+        groups = np.full((2, max(starts[1], len(self.outputs))), np.iinfo(np.int64).max)
+        groups[0, : len(self.outputs) - 1] = self.prompt_high[:-1]
+        groups[1, : starts[1]] = self.group(laws[0][0])
+        return pieces, np.stack(guides), groups
 
     @cached_property
     def group_share(self) -> np.ndarray:
@@ -131,6 +142,13 @@ class Marginal:
         count = np.maximum(self.high - low + 1, 0)
         mass = self.probability * count / (self.high - self.low + 1)
         return float(np.sum(mass * (low + self.high) / 2) / self.mean())
+
+
+def _upper(probability: np.ndarray) -> np.ndarray:
+    """Cumulative probabilities; the last is 1, whatever rounding made of the sum."""
+    upper = np.cumsum(probability)
+    upper[-1] = 1.0
+    return upper
 
 
 def _share_up_to(low, high, tokens):
