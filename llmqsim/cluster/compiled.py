@@ -47,8 +47,8 @@ def why_not(table: RequestTable, deployment: Deployment, clients: Clients) -> st
         return "a cap on requests in flight"
     if clients.timeout_ns is not None:
         return "clients that give up"
-    if _caches(deployment) and table.prefixes is not None:
-        return "engine.enable_prefix_caching with prompts that share prefixes"
+    if _caches(deployment) and (reason := _strange_prefixes(table, deployment)):
+        return reason
     if not clients.loops and np.any(table.intended_ns[1:] < table.intended_ns[:-1]):
         return "requests that are not in the order of their due times"
     return None
@@ -65,6 +65,17 @@ def _strange_loop(table: RequestTable, clients: Clients) -> str | None:
             return "a closed loop whose requests have times of their own"
         if loop.drain_after is not None:
             return "a warm-up that is drained (run.warmup.drain)"
+    return None
+
+
+def _strange_prefixes(table: RequestTable, deployment: Deployment) -> str | None:
+    """Shared blocks are known as blocks of prompts; where the host keeps what they lose, only the reference engine does."""
+    if table.prefixes is None:
+        return None
+    if deployment.options.kv_offloading_bytes > 0:
+        return "engine.kv_offloading_size with prompts that share prefixes"
+    if (np.diff(table.prefixes.offsets) * deployment.options.block_size > table.prompt_tokens).any():
+        return "prompts whose answers share prefixes, too"
     return None
 
 

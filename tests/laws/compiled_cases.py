@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -35,6 +35,8 @@ class Compared:
     """clients of a closed loop, ns over which they start, ns at which they stop; None: an open loop"""
     pauses_ns: tuple[int, int] = (0, 0)
     """turnaround and longest think time of clients"""
+    warm: bool = False
+    """is what prompts share cached before the first arrives?"""
 
     def clients(self) -> Clients:
         """Who sends the requests."""
@@ -49,6 +51,8 @@ class Compared:
         plain = self.case.table()
         table = RequestTable(len(plain), tuple(f"class {i}" for i in range(self.classes)))
         table.data[:] = plain.data
+        if plain.prefixes is not None:
+            table.prefixes = replace(plain.prefixes, warm=self.warm)
         table.data[INDEX["class_id"]] = np.arange(len(plain)) % self.classes
         if self.loop is not None:
             table.data[[INDEX["arrival_ns"], INDEX["intended_ns"]]] = UNSET
@@ -127,7 +131,11 @@ def compared(seed: int) -> Compared:
     )
     step = tuple(int(part) * grid for part in (step[0] + (not on_grid), step[1] // 2, step[2] // 2))
     requests = tuple(zip(arrivals.tolist(), prompts.tolist(), outputs.tolist(), limits.tolist(), strict=True))
-    groups = () if servers["enable_prefix_caching"] else pick((), tuple((i % 2, 8) for i in range(count)))
+    groups = tuple((int(random.integers(0, 1 + pick(0, 1, 3))), pick(8, 8, 32, 90)) for _ in range(count))
+    groups = groups if pick(True, False) else ()
+    servers["unhashed_blocks_first"] = pick(False, True)
+    if groups:
+        servers["kv_offloading_bytes"] = 0
     until = pick(None, None, None, 0.3, 0.9, 1.5)
     loop = (int(random.integers(1, 9)), int(pick(0, 0, 6) * grid), pick(None, None, int(40 * grid)))
     return Compared(
@@ -137,6 +145,7 @@ def compared(seed: int) -> Compared:
         calibrated=not on_grid and pick(False, True),
         loop=pick(None, None, loop),
         pauses_ns=pick((0, 0), (0, 2 * grid), (grid, 4 * grid)),
+        warm=pick(False, False, True),
         until_ns=None if until is None else max(grid, int((span * grid + 30 * step[0]) * until) // grid * grid),
     )
 

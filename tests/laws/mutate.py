@@ -106,13 +106,78 @@ MUTATIONS: dict[str, tuple[str, str, str]] = {
     ),
     "last freed block used first": (
         "blocks/kernels.py",
-        "run = run_at(arena, base, arena[base + R_RUNS_HEAD])",
-        "run = run_at(arena, base, arena[base + R_RUNS_END] - 1)",
+        "node = arena[node_at(arena, base, ENDS) + N_NEXT]\n        at =",
+        "node = arena[node_at(arena, base, ENDS) + N_PREV]\n        at =",
     ),
     "the partly filled block hit, too": (
+        "blocks/kernels.py",
+        "new_node(arena, base, -2 - slot, full - shared)",
+        "new_node(arena, base, -2 - slot, full - shared + (held > full))",
+    ),
+    "blocks freed head first": (
+        "blocks/kernels.py",
+        "range(arena[at + S_PREFIX] + shared - 1, arena[at + S_PREFIX] - 1, -1)",
+        "range(arena[at + S_PREFIX], arena[at + S_PREFIX] + shared)",
+    ),
+    "own blocks freed behind shared ones": (
+        "blocks/kernels.py",
+        "        give(arena, base, full - shared, ENDS)\n",
+        "        give(arena, base, full - shared, arena[node_at(arena, base, ENDS) + N_NEXT])\n",
+    ),
+    "unhashed blocks never first": (
+        "blocks/kernels.py",
+        "if arena[G_UNHASHED_FIRST] != 0 else ENDS",
+        "if False else ENDS",
+    ),
+    "the latest copy of a block hit": (
+        "blocks/kernels.py",
+        "    arena[at + N_LATER] = first\n    return node",
+        "    arena[at + N_LATER] = first\n    arena[first_at] = node\n    return node",
+    ),
+    "a block forgotten with its first copy": (
+        "blocks/kernels.py",
+        "            arena[first_at] = later\n",
+        "            arena[first_at] = NO_NODE\n",
+    ),
+    "a wholly cached prompt computes nothing again": (
+        "prefix/kernels.py",
+        "(known - 1) // arena[G_BLOCK_SIZE]",
+        "known // arena[G_BLOCK_SIZE]",
+    ),
+    "free hits cost nothing": (
+        "prefix/kernels.py",
+        "free += arena[node_at(arena, base, node) + N_COUNT] == 0",
+        "free += 0",
+    ),
+    "half-filled blocks shared": (
+        "prefix/kernels.py",
+        "arena[at + S_COMPUTED] // arena[G_BLOCK_SIZE])",
+        "(arena[at + S_COMPUTED] + 1) // arena[G_BLOCK_SIZE])",
+    ),
+    "warmed from the last prompt to the first": (
+        "prefix/kernels.py",
+        "    for row in range(arena[G_ROWS]):\n",
+        "    for row in range(arena[G_ROWS] - 1, -1, -1):\n",
+    ),
+    "hits of recomputed tokens count as saved": (
         "step/kernels.py",
-        "give(arena, base, full, slot)",
-        "give(arena, base, full + (full > 0), slot)",
+        "max(0, cached - arena[at + S_HIGH_WATER])",
+        "cached",
+    ),
+    "who ends last is freed first": (
+        "group/kernels.py",
+        "+ S_PLACE] > its_place:",
+        "+ S_PLACE] < its_place:",
+    ),
+    "rows of a closed group behind the others": (
+        "group/kernels.py",
+        "gone += arena[step + STEP + place] == GONE\n        arena[step + T_GONE] = arena[step + T_SAMPLED] = 0\n",
+        "gone += 0\n        arena[step + T_GONE] = 0\n",
+    ),
+    "a stride takes blocks that its head would have hit": (
+        "stride/kernels.py",
+        "return refused_by, 0",
+        "return refused_by, NEVER",
     ),
     "clients of one instant in the wrong order": (
         "loop/kernels.py",

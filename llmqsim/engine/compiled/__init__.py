@@ -13,6 +13,7 @@ from llmqsim import jit
 from llmqsim.clients import Loop
 from llmqsim.cost.kernels import AXES
 from llmqsim.engine.compiled import layout as at
+from llmqsim.engine.compiled.prefix import Keys, number_keys
 from llmqsim.engine.deployment import Deployment
 from llmqsim.errors import InvariantError
 from llmqsim.kv.pool import KvPool
@@ -33,22 +34,26 @@ class NotCompiled(Exception):
 class Replicas:
     """All replicas of a run. Kernels mutate `table` and the arena; `usage` and `log` read the arena.
 
-    in_private : prefix caching is on. Nobody shares a prefix, so only a preempted request finds blocks, its own. Where
-    they may lie in a host tier, or others are reused first, NotCompiled is raised when one is preempted.
+    caching : prefix caching is on. Where nobody shares a prefix, only a preempted request finds blocks, its own; where they
+    may lie in a host tier, NotCompiled is raised when one is preempted.
     """
 
     def __init__(
-        self, table: RequestTable, servers: Deployment, keep_steps: bool, in_private: bool, loop: Loop | None = None
+        self, table: RequestTable, servers: Deployment, keep_steps: bool, caching: bool, loop: Loop | None = None
     ):
         self._table = table
         self._cost = servers.cost
         self._count = servers.replicas
         self._logs: list[np.ndarray] = []
         self._slots = min(servers.options.max_num_seqs, max(1, len(table)))
+        self._keys = number_keys(table.prefixes) if caching and table.prefixes is not None else None
+        self._usable = KvPool(servers.kv_blocks, servers.options.block_size).usable_blocks
         self.arena = np.zeros(self._layout(servers, keep_steps, loop.clients if loop else 0), dtype=np.int64)
-        self._set_globals(servers, keep_steps, in_private)
+        self._set_globals(servers, keep_steps, caching)
         for index in range(self._count):
-            self._set_replica(index, servers)
+            self._set_replica(index)
+        if self._keys is not None:
+            self._set_keys(self._keys)
 
     def _layout(self, servers: Deployment, keep_steps: bool, clients: int) -> int:
         """Place the regions; return the words needed."""
@@ -63,6 +68,8 @@ class Replicas:
             "turns": 2 * clients,
             "due": clients,
             "answers": slots,
+            "prefix": len(self._keys.kept) if self._keys else 0,
+            "prefix_ids": int(self._keys.kept[-1]) if self._keys else 0,
         }
         self._place, end = {}, 0
         for name, words in sizes.items():
@@ -73,7 +80,8 @@ class Replicas:
             "ORDER": 3 * slots,  # who has left keeps a place until the ranks are closed
             **dict.fromkeys(("STACK", "FREE", "HEAP", "ENDING", "PREFILL"), slots),
             "GAPS": 2 * at.GAPS,
-            "RUNS": 2 * at.RUNS_PER_SLOT * slots,
+            "NODES": (self._nodes(slots) + 1) * at.NODE,
+            "KEYS": self._keys.numbers if self._keys else 0,
             "RESIDUES": block_size,
             "CLASSES": classes,
             "SLOTS": slots * at.SLOT,
@@ -89,7 +97,11 @@ class Replicas:
             )
         return words
 
-    def _set_globals(self, servers: Deployment, keep_steps: bool, in_private: bool) -> None:
+    def _nodes(self, slots: int) -> int:
+        """Most nodes of a replica (compiled/blocks): each has a block. Between runs that have an owner there is one at most."""
+        return self._usable if self._keys else min(self._usable, 2 * slots + 2)
+
+    def _set_globals(self, servers: Deployment, keep_steps: bool, caching: bool) -> None:
         options, place = servers.options, self._place
         values = {
             at.G_REPLICAS: self._count,
@@ -104,8 +116,9 @@ class Replicas:
             at.G_THRESHOLD: options.long_prefill_token_threshold,
             at.G_WATERMARK: servers.watermark_blocks,
             at.G_IN_FLIGHT: options.in_flight,
-            at.G_CACHING: in_private,
-            at.G_NO_PREEMPTION: in_private and (options.unhashed_blocks_first or options.kv_offloading_bytes > 0),
+            at.G_CACHING: caching,
+            at.G_UNHASHED_FIRST: options.unhashed_blocks_first,
+            at.G_NO_PREEMPTION: caching and options.kv_offloading_bytes > 0,
             at.G_CLASSES: len(self._table.classes),
             at.G_SLOTS: self._slots,
             at.G_NEXT_NS: place["next"],
@@ -120,9 +133,8 @@ class Replicas:
         for word, value in values.items():
             self.arena[word] = value
 
-    def _set_replica(self, index: int, servers: Deployment) -> None:
-        base, slots = self._base(index), self._slots
-        usable = KvPool(servers.kv_blocks, servers.options.block_size).usable_blocks
+    def _set_replica(self, index: int) -> None:
+        base, slots, usable = self._base(index), self._slots, self._usable
         values = {
             at.R_INDEX: index,
             at.R_FORM_NS: at.NEVER,
@@ -136,10 +148,24 @@ class Replicas:
         }
         for word, value in values.items():
             self.arena[base + word] = value
-        self.arena[base + at.R_RUNS_END] = 1  # one run of blocks that nobody looks for
-        self.arena[base + self._parts["RUNS"] :][:2] = at.GONE, usable
+        nodes = self.arena[base + self._parts["NODES"] :]
+        if usable:  # one run of blocks that nobody looks for
+            nodes[[at.N_NEXT, at.N_PREV]] = 1
+            nodes[at.NODE + at.N_KEY], nodes[at.NODE + at.N_COUNT] = at.GONE, usable
+            self.arena[base + at.R_NODES_USED] = 1
         self.arena[base + self._parts["FREE"] :][:slots] = np.arange(slots)[::-1]
         self.arena[self._place["next"] + index] = at.NEVER
+
+    def _set_keys(self, keys: Keys) -> None:
+        from llmqsim.engine.compiled.prefix import kernels
+
+        place = self._place["prefix"]
+        self.arena[place:][: len(keys.kept)] = keys.kept
+        self.arena[[at.G_PREFIX, at.G_PREFIX_IDS, at.G_WARM]] = place, self._place["prefix_ids"], keys.warm
+        kernels.pack(keys.offsets, keys.ids, self.arena)
+        if keys.warm:
+            for index in range(self._count):
+                kernels.warm(self.arena, self._base(index))
 
     def _base(self, index: int) -> int:
         return self._first + index * self._stride

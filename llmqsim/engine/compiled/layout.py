@@ -38,6 +38,10 @@ LIMB = 1 << 60
     G_IN_FLIGHT,
     G_NO_PREEMPTION,
     G_CACHING,
+    G_UNHASHED_FIRST,
+    G_PREFIX,
+    G_PREFIX_IDS,
+    G_WARM,
     G_CLASSES,
     G_SLOTS,
     G_NEXT_NS,
@@ -61,7 +65,7 @@ LIMB = 1 << 60
     G_LAST_TURN_NS,
     G_IN_TURN,
     GLOBALS,
-) = range(38)
+) = range(42)
 
 # Scalars of a replica.
 (
@@ -94,8 +98,8 @@ LIMB = 1 << 60
     R_ENDINGS,
     R_PREFILLING,
     R_ORDER_END,
-    R_RUNS_HEAD,
-    R_RUNS_END,
+    R_SPARE_NODE,
+    R_NODES_USED,
     R_ORDER,
     R_STACK,
     R_FREE,
@@ -103,7 +107,8 @@ LIMB = 1 << 60
     R_GAPS,
     R_ENDING,
     R_PREFILL,
-    R_RUNS,
+    R_NODES,
+    R_KEYS,
     R_RESIDUES,
     R_CLASSES,
     R_SLOTS,
@@ -122,7 +127,7 @@ LIMB = 1 << 60
     U_END_NS,
     U_CUT,
     _END,
-) = range(56)
+) = range(57)
 R_CLOCKS = _END
 """four words, as rules.WAIT_*"""
 U_OUTSIDE = R_CLOCKS + 4
@@ -169,15 +174,21 @@ GONE = -1
     S_STEP,
     S_MEMBER,
     S_RUN,
+    S_PREFIX,
+    S_PREFIXED,
+    S_SHARED,
     SLOT,
-) = range(18)
+) = range(21)
 FREE, WAITING, RUNNING = 0, 1, 2
 NO_MEMBER, MEMBER, ENDING = 0, 1, 2
 """of the group; ENDING: it is in no step that is formed from now"""
 SLOT_BITS = 24
 SLOT_MASK = (1 << SLOT_BITS) - 1
-RUNS_PER_SLOT = 8
-"""runs of free blocks that there is place for"""
+
+# Blocks of which it is known what is cached in them, see blocks/kernels.py. Node 0 is both ends of the free list.
+N_KEY, N_COUNT, N_NEXT, N_PREV, N_LATER, N_EARLIER, NODE = range(7)
+ENDS = 0
+NO_NODE = 0
 GAPS = 4096
 """most gaps that the group remembers"""
 

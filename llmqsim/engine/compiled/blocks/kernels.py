@@ -1,27 +1,131 @@
 """Blocks of a replica's KV pool: counted, and, with prefix caching, in the order in which free ones are used again.
 
-Where nobody shares a prefix, a cached block can be hit by one request alone: the one that computed it and was preempted.
-So the free list of kv/prefix.py, first freed first used, is a queue of runs (owner, blocks): the leading full blocks of
-one preempted request, or blocks that nobody will look for (owner GONE). A request's blocks are freed tail first, so that
-what is left of its run is always the leading part. Arguments as in step/kernels.py.
+What kv/prefix.py knows block by block is kept in nodes, and only as far as it can matter:
+
+- a *copy* (N_KEY >= 0) is one block whose content others may look for, held by N_COUNT requests or free;
+- a *run* (N_KEY < 0) is N_COUNT free blocks: the leading private blocks of a preempted request (N_KEY = -2 - slot), which
+  it alone may look for, or blocks that nobody will look for (GONE).
+
+The free list, used from its head, links free copies and runs. A request's blocks are freed tail first, so that what is
+left of its run is always the leading part. Private blocks that are held are only counted. Copies of one key are a ring in
+the order in which they were computed; prefix/kernels.py finds them. Arguments as in step/kernels.py.
 """
 
 from __future__ import annotations
 
+from llmqsim.engine import rules
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
 from llmqsim.jit import kernel
 
 
 @kernel
-def run_at(arena, base, place):
-    """Where a run lies: owner, blocks."""
-    return arena[base + R_RUNS] + 2 * place
+def node_at(arena, base, node):
+    """Where a node lies."""
+    return arena[base + R_NODES] + node * NODE
 
 
 @kernel
 def slot_of(arena, base, slot):
     """Where a slot lies."""
     return arena[base + R_SLOTS] + slot * SLOT
+
+
+# Nodes.
+
+
+@kernel
+def new_node(arena, base, key, count):
+    """A node that is in no list yet."""
+    node = arena[base + R_SPARE_NODE]
+    if node != NO_NODE:
+        arena[base + R_SPARE_NODE] = arena[node_at(arena, base, node) + N_NEXT]
+    else:
+        arena[base + R_NODES_USED] += 1
+        node = arena[base + R_NODES_USED]
+    at = node_at(arena, base, node)
+    arena[at + N_KEY] = key
+    arena[at + N_COUNT] = count
+    return node
+
+
+@kernel
+def drop_node(arena, base, node):
+    """A node that is in no list may be used for something else."""
+    arena[node_at(arena, base, node) + N_NEXT] = arena[base + R_SPARE_NODE]
+    arena[base + R_SPARE_NODE] = node
+
+
+@kernel
+def link(arena, base, node, before):
+    """Put a node into the free list, before another one (ENDS: at the tail)."""
+    at, next_at = node_at(arena, base, node), node_at(arena, base, before)
+    previous = arena[next_at + N_PREV]
+    arena[at + N_PREV] = previous
+    arena[at + N_NEXT] = before
+    arena[next_at + N_PREV] = node
+    arena[node_at(arena, base, previous) + N_NEXT] = node
+
+
+@kernel
+def unlink(arena, base, node):
+    """Take a node out of the free list; runs that nobody looks for become one where they meet."""
+    at = node_at(arena, base, node)
+    previous, following = arena[at + N_PREV], arena[at + N_NEXT]
+    previous_at, following_at = node_at(arena, base, previous), node_at(arena, base, following)
+    arena[previous_at + N_NEXT] = following
+    arena[following_at + N_PREV] = previous
+    if arena[previous_at + N_KEY] == GONE and arena[following_at + N_KEY] == GONE:
+        arena[previous_at + N_COUNT] += arena[following_at + N_COUNT]
+        arena[following_at + N_COUNT] = 0
+        unlink_run(arena, base, following)
+
+
+@kernel
+def unlink_run(arena, base, node):
+    """Take a run without blocks out of the free list."""
+    at = node_at(arena, base, node)
+    arena[node_at(arena, base, arena[at + N_PREV]) + N_NEXT] = arena[at + N_NEXT]
+    arena[node_at(arena, base, arena[at + N_NEXT]) + N_PREV] = arena[at + N_PREV]
+    drop_node(arena, base, node)
+
+
+# Rings of the copies of a key.
+
+
+@kernel
+def add_copy(arena, base, key):
+    """A block with this content is computed by one request; returns its node."""
+    node = new_node(arena, base, key, 1)
+    at, first_at = node_at(arena, base, node), arena[base + R_KEYS] + key
+    first = arena[first_at]
+    if first == NO_NODE:
+        arena[first_at] = arena[at + N_LATER] = arena[at + N_EARLIER] = node
+        return node
+    last = arena[node_at(arena, base, first) + N_EARLIER]
+    arena[node_at(arena, base, last) + N_LATER] = node
+    arena[node_at(arena, base, first) + N_EARLIER] = node
+    arena[at + N_EARLIER] = last
+    arena[at + N_LATER] = first
+    return node
+
+
+@kernel
+def drop_copy(arena, base, node):
+    """The content of a block that is in no free list is gone."""
+    at = node_at(arena, base, node)
+    first_at = arena[base + R_KEYS] + arena[at + N_KEY]
+    earlier, later = arena[at + N_EARLIER], arena[at + N_LATER]
+    if later == node:
+        arena[first_at] = NO_NODE
+    else:
+        arena[node_at(arena, base, earlier) + N_LATER] = later
+        arena[node_at(arena, base, later) + N_EARLIER] = earlier
+        if arena[first_at] == node:
+            arena[first_at] = later
+    drop_node(arena, base, node)
+
+
+# Taking and giving back.
 
 
 @kernel
@@ -31,83 +135,85 @@ def take(arena, base, blocks):
     if arena[G_CACHING] == 0:
         return
     while blocks > 0:
-        run = run_at(arena, base, arena[base + R_RUNS_HEAD])
-        part = min(blocks, arena[run + 1])
-        arena[run + 1] -= part
+        node = arena[node_at(arena, base, ENDS) + N_NEXT]
+        at = node_at(arena, base, node)
+        key = arena[at + N_KEY]
+        if key >= 0:
+            unlink(arena, base, node)
+            drop_copy(arena, base, node)
+            blocks -= 1
+            continue
+        part = min(blocks, arena[at + N_COUNT])
+        arena[at + N_COUNT] -= part
         blocks -= part
-        if arena[run + 1] == 0:
-            if arena[run] != GONE:
-                arena[slot_of(arena, base, arena[run]) + S_RUN] = GONE
-            arena[base + R_RUNS_HEAD] += 1
+        if arena[at + N_COUNT] == 0:
+            if key != GONE:
+                arena[slot_of(arena, base, -2 - key) + S_RUN] = NO_NODE
+            unlink_run(arena, base, node)
 
 
 @kernel
-def give(arena, base, blocks, owner):
-    """Free blocks, to be used again after all that are free now. owner : slot that may look for them, or GONE."""
+def give(arena, base, blocks, before):
+    """Free blocks that nobody will look for, at the head (before: the head's node) or the tail (ENDS) of the list."""
     arena[base + R_FREE_BLOCKS] += blocks
     if arena[G_CACHING] == 0 or blocks == 0:
         return
-    last = arena[base + R_RUNS_END] - 1
-    if owner == GONE and last >= arena[base + R_RUNS_HEAD] and arena[run_at(arena, base, last)] == GONE:
-        arena[run_at(arena, base, last) + 1] += blocks
+    beside = arena[node_at(arena, base, ENDS) + N_PREV] if before == ENDS else before
+    if arena[node_at(arena, base, beside) + N_KEY] == GONE:
+        arena[node_at(arena, base, beside) + N_COUNT] += blocks
+    else:
+        link(arena, base, new_node(arena, base, GONE, blocks), before)
+
+
+@kernel
+def give_unhashed(arena, base, blocks):
+    """Free blocks that hold nothing: used after all that are free now, or (unhashed_blocks_first) before them."""
+    head = arena[node_at(arena, base, ENDS) + N_NEXT] if arena[G_UNHASHED_FIRST] != 0 else ENDS
+    give(arena, base, blocks, head)
+
+
+@kernel
+def release(arena, base, slot, held, comes_back):
+    """A request gives `held` blocks back, tail first. comes_back: it may look for its own again."""
+    if arena[G_CACHING] == 0:
+        arena[base + R_FREE_BLOCKS] += held
         return
-    if last + 1 == RUNS_PER_SLOT * arena[G_SLOTS]:
-        pack_runs(arena, base)
-    place = arena[base + R_RUNS_END]
-    arena[base + R_RUNS_END] += 1
-    arena[run_at(arena, base, place)] = owner
-    arena[run_at(arena, base, place) + 1] = blocks
-    if owner != GONE:
-        arena[slot_of(arena, base, owner) + S_RUN] = place
-
-
-@kernel
-def pack_runs(arena, base):
-    """Move the runs to the front of their place; empty ones go, neighbours without an owner become one."""
-    kept = 0
-    for place in range(arena[base + R_RUNS_HEAD], arena[base + R_RUNS_END]):
-        owner, blocks = arena[run_at(arena, base, place)], arena[run_at(arena, base, place) + 1]
-        if blocks == 0:
-            continue
-        if owner == GONE and kept > 0 and arena[run_at(arena, base, kept - 1)] == GONE:
-            arena[run_at(arena, base, kept - 1) + 1] += blocks
-            continue
-        arena[run_at(arena, base, kept)] = owner
-        arena[run_at(arena, base, kept) + 1] = blocks
-        if owner != GONE:
-            arena[slot_of(arena, base, owner) + S_RUN] = kept
-        kept += 1
-    arena[base + R_RUNS_HEAD] = 0
-    arena[base + R_RUNS_END] = kept
-
-
-@kernel
-def hit_blocks(arena, base, slot):
-    """Leading blocks of a preempted request that are still cached."""
-    if arena[G_CACHING] == 0 or slot < 0:
-        return 0
-    place = arena[slot_of(arena, base, slot) + S_RUN]
-    return 0 if place == GONE else arena[run_at(arena, base, place) + 1]
-
-
-@kernel
-def take_hits(arena, base, slot):
-    """A preempted request holds its cached blocks again; returns how many."""
-    hits = hit_blocks(arena, base, slot)
-    if hits > 0:
-        at = slot_of(arena, base, slot)
-        run = run_at(arena, base, arena[at + S_RUN])
-        arena[run] = GONE
-        arena[run + 1] = 0
-        arena[at + S_RUN] = GONE
-        arena[base + R_FREE_BLOCKS] -= hits
-    return hits
+    at = slot_of(arena, base, slot)
+    full, shared = arena[at + S_COMPUTED] // arena[G_BLOCK_SIZE], arena[at + S_SHARED]
+    give_unhashed(arena, base, held - full)
+    if comes_back and full > shared:
+        arena[base + R_FREE_BLOCKS] += full - shared
+        arena[at + S_RUN] = new_node(arena, base, -2 - slot, full - shared)
+        link(arena, base, arena[at + S_RUN], ENDS)
+    else:
+        give(arena, base, full - shared, ENDS)
+    for place in range(arena[at + S_PREFIX] + shared - 1, arena[at + S_PREFIX] - 1, -1):
+        node = arena[place]
+        node_place = node_at(arena, base, node)
+        arena[place] = arena[node_place + N_KEY]
+        arena[node_place + N_COUNT] -= 1
+        if arena[node_place + N_COUNT] == 0:
+            link(arena, base, node, ENDS)
+            arena[base + R_FREE_BLOCKS] += 1
+    arena[at + S_SHARED] = 0
 
 
 @kernel
 def disown(arena, base, slot):
-    """A request has ended while it waited: nobody will look for its cached blocks."""
-    if hit_blocks(arena, base, slot) > 0:
-        at = slot_of(arena, base, slot)
-        arena[run_at(arena, base, arena[at + S_RUN])] = GONE
-        arena[at + S_RUN] = GONE
+    """A request has ended while it waited: nobody will look for its own blocks."""
+    at = slot_of(arena, base, slot)
+    node = arena[at + S_RUN]
+    if node == NO_NODE:
+        return
+    arena[at + S_RUN] = NO_NODE
+    node_place = node_at(arena, base, node)
+    blocks, following = arena[node_place + N_COUNT], arena[node_place + N_NEXT]
+    previous = arena[node_place + N_PREV]
+    arena[node_place + N_KEY] = GONE
+    if arena[node_at(arena, base, previous) + N_KEY] == GONE:
+        arena[node_at(arena, base, previous) + N_COUNT] += blocks
+        unlink_run(arena, base, node)
+        node = previous
+    if arena[node_at(arena, base, following) + N_KEY] == GONE:
+        arena[node_at(arena, base, node) + N_COUNT] += arena[node_at(arena, base, following) + N_COUNT]
+        unlink_run(arena, base, following)

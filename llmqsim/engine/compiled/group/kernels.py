@@ -22,6 +22,7 @@ from llmqsim.engine import rules
 from llmqsim.engine.compiled.blocks.kernels import take
 from llmqsim.engine.compiled.books.kernels import count_gap, look, tally
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
+from llmqsim.engine.compiled.prefix.kernels import share
 from llmqsim.engine.compiled.step.kernels import (
     FIRST_TOKEN,
     admit_waiting,
@@ -156,13 +157,24 @@ def form_no_more(arena, base, at):
 
 
 @kernel
+def note_ending(arena, base, slot):
+    """A member ends with the next commit. Who was admitted first ends first: its blocks are reused first."""
+    ending, place = arena[base + R_ENDING], arena[base + R_ENDINGS]
+    arena[base + R_ENDINGS] += 1
+    its_place = arena[slot_at(arena, base, slot) + S_PLACE]
+    while place > 0 and arena[slot_at(arena, base, arena[ending + place - 1]) + S_PLACE] > its_place:
+        arena[ending + place] = arena[ending + place - 1]
+        place -= 1
+    arena[ending + place] = slot
+
+
+@kernel
 def foresee_ends(arena, base):
     """Asynchronous scheduling: who ends with the step in flight, and is known to, is not in the next one."""
     in_flight = formed_steps(arena, base)
     while arena[base + R_HEAP_SIZE] > 0 and arena[arena[base + R_HEAP]] >> SLOT_BITS <= in_flight:
         slot = pop_end(arena, base) & SLOT_MASK
-        arena[arena[base + R_ENDING] + arena[base + R_ENDINGS]] = slot
-        arena[base + R_ENDINGS] += 1
+        note_ending(arena, base, slot)
         at = slot_at(arena, base, slot)
         if arena[at + S_MEMBER] == MEMBER and arena[at + S_MAX] == arena[at + S_OUTPUT]:
             form_no_more(arena, base, at)
@@ -215,11 +227,14 @@ def close_group(arena, base):
     """Bring the slots up to date, and give the steps in flight rows for all of their members."""
     formed, committed = formed_steps(arena, base), arena[base + U_STEPS]
     close_ranks(arena, base)
-    for ahead in range(arena[base + R_STEPS]):
+    for ahead in range(arena[base + R_STEPS]):  # rows in the order of the running list
         step = step_at(arena, base, ahead)
-        for _ in range(arena[step + T_GONE]):
+        gone = arena[step + T_GONE]
+        for place in range(arena[step + T_SAMPLED]):
+            gone += arena[step + STEP + place] == GONE
+        arena[step + T_GONE] = arena[step + T_SAMPLED] = 0
+        for _ in range(gone):
             add_row(arena, step, GONE)
-        arena[step + T_GONE] = 0
     for place in range(arena[base + R_RUNNING]):
         slot = arena[arena[base + R_ORDER] + place]
         at = slot_at(arena, base, slot)
@@ -227,7 +242,7 @@ def close_group(arena, base):
             continue
         joined, rows = arena[at + S_STEP], computed_by(arena, at, formed) - arena[at + S_COMPUTED]
         for ahead in range(arena[base + R_STEPS]):
-            if joined < committed + 1 + ahead <= joined + rows:
+            if joined <= committed + 1 + ahead <= joined + rows:
                 add_row(arena, step_at(arena, base, ahead), slot)
         arena[at + S_COMPUTED] += rows
         arena[at + S_KNOWN] += rows
@@ -283,6 +298,7 @@ def grow_prefilling(arena, costs, params, base, step, budget):
             held = rules.blocks_for(computed, block_size)
             take(arena, base, rules.new_blocks(computed, want, held, block_size))
             attention_ns += put(arena, costs, params, step, at, slot, want)
+            share(arena, base, at)
             budget -= want
     return budget, attention_ns
 
@@ -379,11 +395,11 @@ def commit_grouped(table, arena, params, base):
             arena[base + U_WASTED] += 1
         else:
             deliver_token(table, arena, base, slot_at(arena, base, arena[step + STEP + place]), now)
+    while arena[base + R_HEAP_SIZE] > 0 and arena[arena[base + R_HEAP]] >> SLOT_BITS <= number:
+        note_ending(arena, base, pop_end(arena, base) & SLOT_MASK)
     for place in range(arena[base + R_ENDINGS]):
         end_member(table, arena, base, arena[arena[base + R_ENDING] + place], now)
     arena[base + R_ENDINGS] = 0
-    while arena[base + R_HEAP_SIZE] > 0 and arena[arena[base + R_HEAP]] >> SLOT_BITS <= number:
-        end_member(table, arena, base, pop_end(arena, base) & SLOT_MASK, now)
     arena[base + R_STEPS] -= 1
     arena[base + R_OLDEST] ^= 1
     arena[base + R_LAST_COMMIT_NS] = now

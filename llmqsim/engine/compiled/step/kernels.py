@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from llmqsim.cost.kernels import outside_box, padded_tokens, prefill_attention_ns, step_ns
 from llmqsim.engine import rules
-from llmqsim.engine.compiled.blocks.kernels import disown, give, hit_blocks, take, take_hits
+from llmqsim.engine.compiled.blocks.kernels import disown, release, take
 from llmqsim.engine.compiled.books.kernels import count_gap, look, tally
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
+from llmqsim.engine.compiled.prefix.kernels import find_keys, hits, share, take_hits
 from llmqsim.jit import kernel
 from llmqsim.requests import INDEX, Outcome
 
@@ -18,6 +19,7 @@ FIRST_SCHEDULED = INDEX["first_scheduled_ns"]
 FIRST_TOKEN = INDEX["first_token_ns"]
 FINISH = INDEX["finish_ns"]
 GENERATED = INDEX["generated_tokens"]
+CACHED = INDEX["cached_tokens"]
 PREEMPTIONS = INDEX["preemptions"]
 MAX_ITL = INDEX["max_itl_ns"]
 WAIT_STEP = INDEX["wait_step_ns"]
@@ -92,9 +94,7 @@ def preempt_newest(table, arena, base, now):
     slot = arena[arena[base + R_ORDER] + arena[base + R_ORDER_END]]
     at = slot_at(arena, base, slot)
     computed = arena[at + S_COMPUTED]
-    full = computed // arena[G_BLOCK_SIZE]
-    give(arena, base, rules.blocks_for(computed, arena[G_BLOCK_SIZE]) - full, GONE)
-    give(arena, base, full, slot)
+    release(arena, base, slot, rules.blocks_for(computed, arena[G_BLOCK_SIZE]), True)
     arena[at + S_HIGH_WATER] = max(arena[at + S_HIGH_WATER], computed)
     arena[at + S_COMPUTED] = 0
     arena[at + S_STAGE] = WAITING
@@ -135,6 +135,7 @@ def grow_running(table, arena, costs, params, base, step, now):
             if not take_blocks(table, arena, base, slot, need, now):
                 break
             attention_ns += put(arena, costs, params, step, at, slot, want)
+            share(arena, base, at)
             budget -= want
         place += 1
     return budget, attention_ns
@@ -142,30 +143,33 @@ def grow_running(table, arena, costs, params, base, step, now):
 
 @kernel
 def first_in_line(table, arena, base):
-    """(slot, known tokens) of the head of the queue; slot -1 if it is a new request."""
+    """(slot, row, known tokens) of the head of the queue; slot -1 if it is a new request."""
     preempted = arena[base + R_PREEMPTED]
     if preempted > 0:
         slot = arena[arena[base + R_STACK] + preempted - 1]
-        return slot, arena[slot_at(arena, base, slot) + S_KNOWN]
-    return -1, table[PROMPT_TOKENS, arena[base + R_HEAD_ROW]]
+        at = slot_at(arena, base, slot)
+        return slot, arena[at + S_ROW], arena[at + S_KNOWN]
+    row = arena[base + R_HEAD_ROW]
+    return -1, row, table[PROMPT_TOKENS, row]
 
 
 @kernel
-def admission(arena, base, known, hits, budget):
-    """May one with `known` tokens and `hits` cached blocks enter? (what keeps it out or ADMITTED, its first tokens)."""
+def admission(arena, base, slot, row, known, budget):
+    """May this one enter? (what keeps it out or ADMITTED, its first tokens, cached blocks)."""
     running, free, block_size = arena[base + R_RUNNING], arena[base + R_FREE_BLOCKS], arena[G_BLOCK_SIZE]
     refused_by = rules.has_place(running, arena[G_MAX_NUM_SEQS], budget)
     if refused_by != rules.ADMITTED:
-        return refused_by, 0
-    cached = hits * block_size
+        return refused_by, 0, 0
+    hit, hit_free = hits(arena, base, slot, row, known)
+    cached = hit * block_size
     want = rules.first_tokens(known - cached, budget, at_most(arena, budget), arena[G_CHUNKED] != 0)
     if want == 0:
-        return rules.WAIT_TOKEN_BUDGET, 0
+        return rules.WAIT_TOKEN_BUDGET, 0, hit
     must_fit = max(cached + want, known) if arena[G_WHOLE_PROMPT] != 0 else cached + want
     above = arena[G_WATERMARK] if running > 0 else 0
-    if not rules.has_memory(must_fit, hits, hits, block_size, free, above):
-        return rules.WAIT_KV, 0
-    return rules.ADMITTED, want
+    if not rules.has_memory(must_fit, hit, hit_free, block_size, free, above):
+        return rules.WAIT_KV, 0, hit
+    return rules.ADMITTED, want, hit
 
 
 @kernel
@@ -186,7 +190,7 @@ def fill_slot(table, arena, base, row):
     arena[at + S_LAST_NS] = -1
     arena[at + S_MAX_GAP_NS] = -1
     arena[at + S_MEMBER] = NO_MEMBER
-    arena[at + S_RUN] = GONE
+    find_keys(arena, at, row)
     return slot
 
 
@@ -219,18 +223,21 @@ def enter(table, arena, base, slot, now):
 def admit_waiting(table, arena, costs, params, base, step, budget, attention_ns, now):
     """The waiting pass, up to the first that may not enter: (what keeps it out, ns of prefill attention)."""
     while arena[base + R_PREEMPTED] + arena[base + R_QUEUED] > 0:
-        slot, known = first_in_line(table, arena, base)
-        hits = hit_blocks(arena, base, slot)
-        refused_by, want = admission(arena, base, known, hits, budget)
+        slot, row, known = first_in_line(table, arena, base)
+        refused_by, want, hit = admission(arena, base, slot, row, known, budget)
         if refused_by != rules.ADMITTED:
             return refused_by, attention_ns
         slot = enter(table, arena, base, slot, now)
         at = slot_at(arena, base, slot)
-        cached = take_hits(arena, base, slot) * arena[G_BLOCK_SIZE]
+        cached = hit * arena[G_BLOCK_SIZE]
+        if hit > 0:
+            take_hits(arena, base, slot, hit)
+            arena[step + T_CACHED] += cached
+            table[CACHED, row] += max(0, cached - arena[at + S_HIGH_WATER])
         arena[at + S_COMPUTED] = cached
-        arena[step + T_CACHED] += cached
-        take(arena, base, rules.blocks_for(cached + want, arena[G_BLOCK_SIZE]) - hits)
+        take(arena, base, rules.blocks_for(cached + want, arena[G_BLOCK_SIZE]) - hit)
         attention_ns += put(arena, costs, params, step, at, slot, want)
+        share(arena, base, at)
         budget -= want
     return rules.WAIT_STEP, attention_ns
 
@@ -371,7 +378,7 @@ def leave(table, arena, base, slot, now):
     """A request that has ended returns its blocks and its slot; its row is written."""
     at = slot_at(arena, base, slot)
     row = arena[at + S_ROW]
-    give(arena, base, rules.blocks_for(arena[at + S_COMPUTED], arena[G_BLOCK_SIZE]), GONE)
+    release(arena, base, slot, rules.blocks_for(arena[at + S_COMPUTED], arena[G_BLOCK_SIZE]), False)
     arena[at + S_STAGE] = FREE
     arena[arena[base + R_FREE] + arena[base + R_FREE_SLOTS]] = slot
     arena[base + R_FREE_SLOTS] += 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from llmqsim.cost.kernels import outside_box, padded_tokens, step_ns
 from llmqsim.engine import rules
-from llmqsim.engine.compiled.blocks.kernels import hit_blocks, take
+from llmqsim.engine.compiled.blocks.kernels import take
 from llmqsim.engine.compiled.books.kernels import add, gap_bin, look, tally
 from llmqsim.engine.compiled.group.kernels import push_gap
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
@@ -33,16 +33,21 @@ def is_group_alone(arena, base):
 
 @kernel
 def stays_out(table, arena, base):
-    """What keeps the head of the queue out (WAIT_STEP: nobody waits), ADMITTED if it may enter.
+    """What keeps the head of the queue out (WAIT_STEP: nobody waits), ADMITTED if it may enter; for how many blocks taken.
 
-    Who can't enter now can't before somebody ends: free blocks only become fewer, and so do cached ones.
+    Who can't enter now can't before somebody ends: free blocks only become fewer, and so do cached ones. Each block that
+    the head would have hit and that is reused makes it need one block less of those that are then one fewer. Only where
+    the prompt must be whole may another reason keep it out then, and where the cache was filled beforehand it can lose
+    blocks from the middle of what it would hit: for no block, then.
     """
     if arena[base + R_PREEMPTED] + arena[base + R_QUEUED] == 0:
-        return rules.WAIT_STEP
-    slot, known = first_in_line(table, arena, base)
+        return rules.WAIT_STEP, NEVER
+    slot, row, known = first_in_line(table, arena, base)
     budget = arena[G_BUDGET] - arena[base + R_MEMBERS]
-    refused_by, _ = admission(arena, base, known, hit_blocks(arena, base, slot), budget)
-    return refused_by
+    refused_by, _, hit = admission(arena, base, slot, row, known, budget)
+    if refused_by == rules.WAIT_KV and hit > 0 and (arena[G_CHUNKED] == 0 or arena[G_WARM] != 0):
+        return refused_by, 0
+    return refused_by, NEVER
 
 
 @kernel
@@ -50,7 +55,7 @@ def stride(table, arena, costs, params, base, commit_limit, form_limit):
     """Make steps of the group alone while they end by `commit_limit` and are formed before `form_limit`; say how many."""
     if not is_group_alone(arena, base) or arena[base + R_PREFILLING] > 0:
         return 0
-    blocked_by = stays_out(table, arena, base)
+    blocked_by, most_taken = stays_out(table, arena, base)
     if blocked_by == rules.ADMITTED:
         return 0
     began = now = arena[base + R_FORM_NS]
@@ -69,7 +74,7 @@ def stride(table, arena, costs, params, base, commit_limit, form_limit):
     last, limit = arena[base + R_LAST_COMMIT_NS], min(commit_limit, deliver_ns)
     while steps < left and now < form_limit and now - began < LONGEST_STEP:
         need = arena[residues + residue]
-        if need > free - taken or (ahead > 0 and end > limit):
+        if need > min(free, most_taken) - taken or (ahead > 0 and end > limit):
             break
         duration = step_ns(costs, params, members, context, 0, 0, 0.0, members, members)
         if ahead == 0:

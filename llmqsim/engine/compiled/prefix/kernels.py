@@ -1,0 +1,160 @@
+"""Who finds what cached: the keys of prompts that share prefixes, and the copies that requests hold of them.
+
+Keys are numbered 0, 1, ... once for a run (`__init__.py`), so that a look-up reads an array: R_KEYS has the first copy of
+each key in a replica, or NO_NODE. A row's keys lie in the arena in order of position; while a request holds copies of
+its leading blocks (S_SHARED of them), their nodes stand there instead, each of which knows its key. Behind the keys come
+private blocks, of which only a preempted request may still have some. Arguments as in step/kernels.py.
+"""
+
+from __future__ import annotations
+
+from llmqsim.engine.compiled.blocks.kernels import add_copy, drop_copy, drop_node, link, node_at, slot_of, take, unlink
+from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
+from llmqsim.jit import kernel
+
+POSITION_BITS = 32
+"""`number` takes the lower half of a hash for a position: a guess that makes the numbers dense, never wrong"""
+
+
+# A replica.
+
+
+@kernel
+def find_keys(arena, at, row):
+    """Note in a slot where the keys of its row lie, and how many there are."""
+    arena[at + S_SHARED] = 0
+    arena[at + S_RUN] = NO_NODE
+    if arena[G_PREFIX] != 0:
+        offset = arena[arena[G_PREFIX] + row]
+        arena[at + S_PREFIX] = arena[G_PREFIX_IDS] + offset
+        arena[at + S_PREFIXED] = arena[arena[G_PREFIX] + row + 1] - offset
+
+
+@kernel
+def hits(arena, base, slot, row, known):
+    """What a waiting request (slot -1: a new one) would find: (leading blocks cached, of these free ones)."""
+    found = free = 0
+    if arena[G_CACHING] == 0:
+        return found, free
+    if arena[G_PREFIX] != 0:
+        offsets = arena[G_PREFIX] + row
+        first, keys = arena[G_PREFIX_IDS] + arena[offsets], arena[offsets + 1] - arena[offsets]
+        for place in range(first, first + min(keys, (known - 1) // arena[G_BLOCK_SIZE])):
+            node = arena[arena[base + R_KEYS] + arena[place]]
+            if node == NO_NODE:
+                return found, free
+            found += 1
+            free += arena[node_at(arena, base, node) + N_COUNT] == 0
+        if found < keys:
+            return found, free
+    if slot >= 0 and arena[slot_of(arena, base, slot) + S_RUN] != NO_NODE:
+        own = arena[node_at(arena, base, arena[slot_of(arena, base, slot) + S_RUN]) + N_COUNT]
+        found += own
+        free += own
+    return found, free
+
+
+@kernel
+def take_hits(arena, base, slot, found):
+    """A request holds the `found` leading blocks that `hits` found for it."""
+    at = slot_of(arena, base, slot)
+    shared = min(found, arena[at + S_PREFIXED])
+    for place in range(arena[at + S_PREFIX], arena[at + S_PREFIX] + shared):
+        node = arena[arena[base + R_KEYS] + arena[place]]
+        node_place = node_at(arena, base, node)
+        if arena[node_place + N_COUNT] == 0:
+            unlink(arena, base, node)
+            arena[base + R_FREE_BLOCKS] -= 1
+        arena[node_place + N_COUNT] += 1
+        arena[place] = node
+    arena[at + S_SHARED] = shared
+    if found > shared:
+        node = arena[at + S_RUN]
+        arena[at + S_RUN] = NO_NODE
+        arena[base + R_FREE_BLOCKS] -= arena[node_at(arena, base, node) + N_COUNT]
+        unlink(arena, base, node)
+        drop_node(arena, base, node)
+
+
+@kernel
+def share(arena, base, at):
+    """A step is formed that fills blocks of the request in slot `at`: others may hit them from now."""
+    if arena[at + S_SHARED] == arena[at + S_PREFIXED]:
+        return
+    full = min(arena[at + S_PREFIXED], arena[at + S_COMPUTED] // arena[G_BLOCK_SIZE])
+    for place in range(arena[at + S_PREFIX] + arena[at + S_SHARED], arena[at + S_PREFIX] + full):
+        arena[place] = add_copy(arena, base, arena[place])
+    arena[at + S_SHARED] = max(full, arena[at + S_SHARED])
+
+
+@kernel
+def warm(arena, base):
+    """Fill the cache as if all prompts had been served one after the other, as far as it goes."""
+    room = arena[base + R_USABLE_BLOCKS]
+    for row in range(arena[G_ROWS]):
+        first = arena[G_PREFIX_IDS] + arena[arena[G_PREFIX] + row]
+        end = arena[G_PREFIX_IDS] + arena[arena[G_PREFIX] + row + 1]
+        new = 0
+        for place in range(first, end):
+            if new < room and arena[arena[base + R_KEYS] + arena[place]] == NO_NODE:
+                new += 1
+                arena[place] = -1 - arena[place]
+        take(arena, base, new)
+        for place in range(first, end):
+            if arena[place] < 0:
+                arena[place] = add_copy(arena, base, -1 - arena[place])
+                room -= 1
+            else:
+                arena[place] = -1 - arena[place]
+        for place in range(end - 1, first - 1, -1):
+            if arena[place] < 0:
+                arena[place] = -1 - arena[place]
+                continue
+            node = arena[place]
+            at = node_at(arena, base, node)
+            arena[place] = arena[at + N_KEY]
+            arena[at + N_COUNT] = 0
+            link(arena, base, node, ENDS)
+            arena[base + R_FREE_BLOCKS] += 1
+        if room == 0:
+            return
+
+
+# Numbers for the keys of a run.
+
+
+@kernel
+def spans(hashes, low, high):
+    """Smallest and largest position of each owner: a hash is taken as owner << POSITION_BITS | position."""
+    for place in range(len(hashes)):
+        owner, position = hashes[place] >> POSITION_BITS, hashes[place] & ((1 << POSITION_BITS) - 1)
+        low[owner] = min(low[owner], position)
+        high[owner] = max(high[owner], position)
+
+
+@kernel
+def number(hashes, starts, ids, counts):
+    """Hashes to numbers: an owner's begin at starts[owner] (less its smallest position). Counts how often each occurs."""
+    for place in range(len(hashes)):
+        key = starts[hashes[place] >> POSITION_BITS] + (hashes[place] & ((1 << POSITION_BITS) - 1))
+        ids[place] = key
+        counts[key] += 1
+
+
+@kernel
+def count_shared(offsets, ids, counts, kept):
+    """How many leading blocks of each row another one has, too. kept[0] stays 0."""
+    for row in range(len(offsets) - 1):
+        place = offsets[row + 1]
+        while place > offsets[row] and counts[ids[place - 1]] < 2:
+            place -= 1
+        kept[row + 1] = place - offsets[row]
+
+
+@kernel
+def pack(offsets, ids, arena):
+    """Write the leading keys of each row, as many as the arena's offsets say, into the arena."""
+    for row in range(len(offsets) - 1):
+        begin, end = arena[arena[G_PREFIX] + row], arena[arena[G_PREFIX] + row + 1]
+        for position in range(end - begin):
+            arena[arena[G_PREFIX_IDS] + begin + position] = ids[offsets[row] + position]
