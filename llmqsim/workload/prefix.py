@@ -45,13 +45,19 @@ def shared_blocks(
     else:
         group = _in_order(spec, len(which), groups, stream(seed, replication, "prefix_groups"))
     in_group = np.minimum(shared, prompt) // block_size
-    blocks = np.where(recurring, prompt // block_size, in_group)
+    alone = np.maximum(prompt // block_size - in_group, 0) if recurring else np.zeros(len(prompt), dtype=np.int64)
+    return PrefixTable(*_counted_up(group + 1, in_group, groups + which + 1, alone))
+
+
+def _counted_up(first: np.ndarray, in_first: np.ndarray, second: np.ndarray, in_second: np.ndarray) -> tuple:
+    """Offsets and hashes of rows that each begin with blocks of one owner, then have blocks of another (int64[n] each)."""
+    blocks = in_first + in_second
     offsets = np.concatenate([[0], np.cumsum(blocks)])
-    owner = np.repeat(np.arange(len(which)), blocks)
-    position = np.arange(offsets[-1]) - offsets[owner]
-    ours = position < in_group[owner]
-    number = np.where(ours, group[owner], groups + which[owner])
-    return PrefixTable(offsets, ((number + 1) << GROUP_SHIFT) | position)
+    owners, counts = np.stack([first, second], axis=1).ravel(), np.stack([in_first, in_second], axis=1).ravel()
+    # a hash is owner << GROUP_SHIFT plus position, and position is the place in the array less where the row begins
+    hashes = np.repeat((owners << GROUP_SHIFT) - np.repeat(offsets[:-1], 2), counts)
+    hashes += np.arange(len(hashes))
+    return offsets, hashes
 
 
 def trace_blocks(
