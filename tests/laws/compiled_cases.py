@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cache
+from unittest import mock
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from llmqsim.engine.deployment import Deployment
 from llmqsim.hardware import serving
 from llmqsim.hardware.gpu import gpu
 from llmqsim.hardware.model import model
+from llmqsim.kv import prefix
 from llmqsim.options import HostCost
 from llmqsim.requests import COLUMNS, INDEX, UNSET, RequestTable
 from tests.laws.cases import GRID_NS, Case
@@ -37,6 +39,9 @@ class Compared:
     """turnaround and longest think time of clients"""
     warm: bool = False
     """is what prompts share cached before the first arrives?"""
+    cached_read_percent: int = 100
+    near_admissions: int = 64
+    """of kv/prefix.py"""
 
     def clients(self) -> Clients:
         """Who sends the requests."""
@@ -73,6 +78,7 @@ class Compared:
                 per_kv_token_s=self.kv_ns / 1e9,
             )
         )
+        cost = replace(cost, cached_read_percent=self.cached_read_percent)
         host = HostCost(request_before_s=before / 1e9, request_after_s=after / 1e9)
         return deployment(cost=cost, host=host, **self.case.servers)
 
@@ -140,18 +146,46 @@ def compared(seed: int) -> Compared:
     loop = (int(random.integers(1, 9)), int(pick(0, 0, 6) * grid), pick(None, None, int(40 * grid)))
     return Compared(
         Case(requests, servers, step, pick((0, 0), (0, 0), (GRID_NS, 2 * GRID_NS), (123, 4567)), groups),
-        kv_ns=0.0 if on_grid else pick(0.0, 1000.0, 123.25),
+        kv_ns=pick(0.0, 0.0, GRID_NS) if on_grid else pick(0.0, 1000.0, 123.25),
         classes=pick(1, 1, 3),
         calibrated=not on_grid and pick(False, True),
         loop=pick(None, None, loop),
         pauses_ns=pick((0, 0), (0, 2 * grid), (grid, 4 * grid)),
         warm=pick(False, False, True),
+        cached_read_percent=pick(100, 50, 0),
+        near_admissions=pick(64, 0, 1, 3),
         until_ns=None if until is None else max(grid, int((span * grid + 30 * step[0]) * until) // grid * grid),
     )
 
 
+def rare() -> list[Compared]:
+    """Cases that chance finds too rarely: what the head of the queue would hit is reused while it waits for memory."""
+    servers = dict(enable_prefix_caching=True, block_size=1, max_num_seqs=8)
+    whole = servers | dict(blocks=35, max_num_batched_tokens=20, enable_chunked_prefill=False)
+    # the first leaves 10 blocks behind; two grow and take them from the last, whose prompt is too long for the step then
+    requests = ((0, 12, 1, 1), (0, 5, 3, 3), (0, 1, 17, 17), (0, 1, 17, 17), (80, 20, 1, 1))
+    missing = Case(requests, whole, (10, 0, 0), (0, 0), ((0, 10), (1, 0), (1, 0), (1, 0), (0, 10)))
+    chunks = servers | dict(
+        blocks=46,
+        replicas=2,
+        max_num_batched_tokens=64,
+        enable_chunked_prefill=True,
+        scheduler_reserve_full_isl=False,
+        long_prefill_token_threshold=2,
+    )
+    # warmed: the short prompt's blocks go first, and then the last hits only those before them, and needs less at once
+    requests = ((0, 8, 1, 1), (0, 1, 40, 40), (0, 1, 1, 1), (115, 40, 1, 1))
+    hole = Case(requests, chunks, (10, 0, 0), (0, 0), ((0, 8), (1, 0), (1, 0), (0, 32)))
+    return [Compared(missing), Compared(hole, warm=True)]
+
+
 def differences(compared: Compared, keep_steps: bool) -> list[str]:
     """What the two engines disagree on, in words; empty if on nothing. `fell back` alone: only one of them ran."""
+    with mock.patch.object(prefix, "NEAR_ADMISSIONS", compared.near_admissions):
+        return _differences(compared, keep_steps)
+
+
+def _differences(compared: Compared, keep_steps: bool) -> list[str]:
     servers = compared.servers()
     slow, fast = compared.table(), compared.table()
     clients = compared.clients()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.laws.compiled_cases import compared, differences
+from tests.laws.compiled_cases import compared, differences, rare
 
 SHORT, LONG = range(600), range(600, 20_600)
 
@@ -24,6 +24,11 @@ def check(seeds: range) -> None:
 
 def test_the_engines_agree():
     check(SHORT)
+
+
+def test_the_engines_agree_in_rare_cases():
+    for case in rare():
+        assert differences(case, keep_steps=False) == [], case
 
 
 @pytest.mark.long

@@ -16,6 +16,7 @@ from llmqsim.engine.compiled import layout as at
 from llmqsim.engine.compiled.prefix import Keys, number_keys
 from llmqsim.engine.deployment import Deployment
 from llmqsim.errors import InvariantError
+from llmqsim.kv import prefix as prefix_pool
 from llmqsim.kv.pool import KvPool
 from llmqsim.records import GAP_BINS, GapHistogram, ReplicaUsage
 from llmqsim.requests import RequestTable
@@ -119,6 +120,8 @@ class Replicas:
             at.G_CACHING: caching,
             at.G_UNHASHED_FIRST: options.unhashed_blocks_first,
             at.G_NO_PREEMPTION: caching and options.kv_offloading_bytes > 0,
+            at.G_CACHED_PERCENT: servers.cost.cached_read_percent,
+            at.G_NEAR_ADMISSIONS: prefix_pool.NEAR_ADMISSIONS,
             at.G_CLASSES: len(self._table.classes),
             at.G_SLOTS: self._slots,
             at.G_NEXT_NS: place["next"],

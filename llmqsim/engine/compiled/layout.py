@@ -42,6 +42,8 @@ LIMB = 1 << 60
     G_PREFIX,
     G_PREFIX_IDS,
     G_WARM,
+    G_CACHED_PERCENT,
+    G_NEAR_ADMISSIONS,
     G_CLASSES,
     G_SLOTS,
     G_NEXT_NS,
@@ -65,7 +67,7 @@ LIMB = 1 << 60
     G_LAST_TURN_NS,
     G_IN_TURN,
     GLOBALS,
-) = range(42)
+) = range(44)
 
 # Scalars of a replica.
 (
@@ -100,6 +102,8 @@ LIMB = 1 << 60
     R_ORDER_END,
     R_SPARE_NODE,
     R_NODES_USED,
+    R_ADMISSIONS,
+    R_REPEATED,
     R_ORDER,
     R_STACK,
     R_FREE,
@@ -127,7 +131,7 @@ LIMB = 1 << 60
     U_END_NS,
     U_CUT,
     _END,
-) = range(57)
+) = range(59)
 R_CLOCKS = _END
 """four words, as rules.WAIT_*"""
 U_OUTSIDE = R_CLOCKS + 4
@@ -177,8 +181,10 @@ GONE = -1
     S_PREFIX,
     S_PREFIXED,
     S_SHARED,
+    S_HELD,
+    S_HELD_SINCE,
     SLOT,
-) = range(21)
+) = range(23)
 FREE, WAITING, RUNNING = 0, 1, 2
 NO_MEMBER, MEMBER, ENDING = 0, 1, 2
 """of the group; ENDING: it is in no step that is formed from now"""
@@ -186,7 +192,7 @@ SLOT_BITS = 24
 SLOT_MASK = (1 << SLOT_BITS) - 1
 
 # Blocks of which it is known what is cached in them, see blocks/kernels.py. Node 0 is both ends of the free list.
-N_KEY, N_COUNT, N_NEXT, N_PREV, N_LATER, N_EARLIER, NODE = range(7)
+N_KEY, N_COUNT, N_NEXT, N_PREV, N_LATER, N_EARLIER, N_REPEATS, N_SINCE, NODE = range(9)
 ENDS = 0
 NO_NODE = 0
 GAPS = 4096

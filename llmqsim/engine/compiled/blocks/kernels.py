@@ -93,10 +93,12 @@ def unlink_run(arena, base, node):
 
 
 @kernel
-def add_copy(arena, base, key):
-    """A block with this content is computed by one request; returns its node."""
+def add_copy(arena, base, key, since):
+    """A block with this content is computed by one request, who holds it since admission `since`; returns its node."""
     node = new_node(arena, base, key, 1)
     at, first_at = node_at(arena, base, node), arena[base + R_KEYS] + key
+    arena[at + N_REPEATS] = 0
+    arena[at + N_SINCE] = since
     first = arena[first_at]
     if first == NO_NODE:
         arena[first_at] = arena[at + N_LATER] = arena[at + N_EARLIER] = node
@@ -192,10 +194,13 @@ def release(arena, base, slot, held, comes_back):
         node_place = node_at(arena, base, node)
         arena[place] = arena[node_place + N_KEY]
         arena[node_place + N_COUNT] -= 1
+        if 0 < arena[node_place + N_REPEATS] >= arena[node_place + N_COUNT]:
+            arena[node_place + N_REPEATS] -= 1
+            arena[base + R_REPEATED] -= 1
         if arena[node_place + N_COUNT] == 0:
             link(arena, base, node, ENDS)
             arena[base + R_FREE_BLOCKS] += 1
-    arena[at + S_SHARED] = 0
+    arena[at + S_SHARED] = arena[at + S_HELD] = 0
 
 
 @kernel

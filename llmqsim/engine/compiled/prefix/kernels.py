@@ -8,6 +8,7 @@ private blocks, of which only a preempted request may still have some. Arguments
 
 from __future__ import annotations
 
+from llmqsim.engine import rules
 from llmqsim.engine.compiled.blocks.kernels import add_copy, drop_copy, drop_node, link, node_at, slot_of, take, unlink
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
 from llmqsim.jit import kernel
@@ -22,7 +23,7 @@ POSITION_BITS = 32
 @kernel
 def find_keys(arena, at, row):
     """Note in a slot where the keys of its row lie, and how many there are."""
-    arena[at + S_SHARED] = 0
+    arena[at + S_SHARED] = arena[at + S_HELD] = 0
     arena[at + S_RUN] = NO_NODE
     if arena[G_PREFIX] != 0:
         offset = arena[arena[G_PREFIX] + row]
@@ -57,7 +58,7 @@ def hits(arena, base, slot, row, known):
 @kernel
 def take_hits(arena, base, slot, found):
     """A request holds the `found` leading blocks that `hits` found for it."""
-    at = slot_of(arena, base, slot)
+    at, now = slot_of(arena, base, slot), arena[base + R_ADMISSIONS]
     shared = min(found, arena[at + S_PREFIXED])
     for place in range(arena[at + S_PREFIX], arena[at + S_PREFIX] + shared):
         node = arena[arena[base + R_KEYS] + arena[place]]
@@ -65,9 +66,13 @@ def take_hits(arena, base, slot, found):
         if arena[node_place + N_COUNT] == 0:
             unlink(arena, base, node)
             arena[base + R_FREE_BLOCKS] -= 1
+        elif now - arena[node_place + N_SINCE] <= arena[G_NEAR_ADMISSIONS]:
+            arena[node_place + N_REPEATS] += 1
+            arena[base + R_REPEATED] += 1
         arena[node_place + N_COUNT] += 1
+        arena[node_place + N_SINCE] = now
         arena[place] = node
-    arena[at + S_SHARED] = shared
+    arena[at + S_SHARED] = arena[at + S_HELD] = shared
     if found > shared:
         node = arena[at + S_RUN]
         arena[at + S_RUN] = NO_NODE
@@ -78,13 +83,23 @@ def take_hits(arena, base, slot, found):
 
 @kernel
 def share(arena, base, at):
-    """A step is formed that fills blocks of the request in slot `at`: others may hit them from now."""
+    """A step is formed that fills blocks of the request in slot `at`: others may hit them from now.
+
+    All its blocks but S_HELD were taken just now; of those, only the last, which was not full, can be full now.
+    """
     if arena[at + S_SHARED] == arena[at + S_PREFIXED]:
         return
-    full = min(arena[at + S_PREFIXED], arena[at + S_COMPUTED] // arena[G_BLOCK_SIZE])
-    for place in range(arena[at + S_PREFIX] + arena[at + S_SHARED], arena[at + S_PREFIX] + full):
-        arena[place] = add_copy(arena, base, arena[place])
+    block_size, now = arena[G_BLOCK_SIZE], arena[base + R_ADMISSIONS]
+    full = min(arena[at + S_PREFIXED], arena[at + S_COMPUTED] // block_size)
+    for position in range(arena[at + S_SHARED], full):
+        place = arena[at + S_PREFIX] + position
+        since = arena[at + S_HELD_SINCE] if position < arena[at + S_HELD] else now
+        arena[place] = add_copy(arena, base, arena[place], since)
     arena[at + S_SHARED] = max(full, arena[at + S_SHARED])
+    held = rules.blocks_for(arena[at + S_COMPUTED], block_size)
+    if held > arena[at + S_HELD]:
+        arena[at + S_HELD] = held
+        arena[at + S_HELD_SINCE] = now
 
 
 @kernel
@@ -102,7 +117,7 @@ def warm(arena, base):
         take(arena, base, new)
         for place in range(first, end):
             if arena[place] < 0:
-                arena[place] = add_copy(arena, base, -1 - arena[place])
+                arena[place] = add_copy(arena, base, -1 - arena[place], 0)
                 room -= 1
             else:
                 arena[place] = -1 - arena[place]

@@ -230,6 +230,7 @@ def admit_waiting(table, arena, costs, params, base, step, budget, attention_ns,
         slot = enter(table, arena, base, slot, now)
         at = slot_at(arena, base, slot)
         cached = hit * arena[G_BLOCK_SIZE]
+        arena[base + R_ADMISSIONS] += 1
         if hit > 0:
             take_hits(arena, base, slot, hit)
             arena[step + T_CACHED] += cached
@@ -273,7 +274,7 @@ def form(table, arena, costs, params, base, now):
         costs,
         params,
         arena[step + T_DECODES],
-        arena[step + T_KV],
+        read_kv(arena, base, arena[step + T_KV], arena[step + T_DECODES]),
         arena[step + T_PREFILL],
         arena[step + T_CHUNKS],
         attention_ns,
@@ -282,6 +283,13 @@ def form(table, arena, costs, params, base, now):
     )
     queue_up(arena, base, step, now)
     return True
+
+
+@kernel
+def read_kv(arena, base, kv, decodes):
+    """KV tokens that the decodes of a step, with `kv` tokens of context, bring from memory."""
+    repeated = arena[base + R_REPEATED] * arena[G_BLOCK_SIZE]
+    return rules.read_kv_tokens(kv, decodes, repeated, arena[G_CACHED_PERCENT])
 
 
 @kernel

@@ -12,7 +12,7 @@ from llmqsim.engine.compiled.blocks.kernels import take
 from llmqsim.engine.compiled.books.kernels import add, gap_bin, look, tally
 from llmqsim.engine.compiled.group.kernels import push_gap
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
-from llmqsim.engine.compiled.step.kernels import admission, first_in_line, note_peaks, step_at
+from llmqsim.engine.compiled.step.kernels import admission, first_in_line, note_peaks, read_kv, step_at
 from llmqsim.jit import kernel
 from llmqsim.records import GAP_BINS
 
@@ -76,7 +76,7 @@ def stride(table, arena, costs, params, base, commit_limit, form_limit):
         need = arena[residues + residue]
         if need > min(free, most_taken) - taken or (ahead > 0 and end > limit):
             break
-        duration = step_ns(costs, params, members, context, 0, 0, 0.0, members, members)
+        duration = step_ns(costs, params, members, read_kv(arena, base, context, members), 0, 0, 0.0, members, members)
         if ahead == 0:
             end, kv = now + duration, context
             if end > limit:
