@@ -95,7 +95,8 @@ def _all_reduce(constants: Mapping[str, Any], gpu: Gpu) -> AllReduce:
     """As fitted over NVLink; over a link with a latency of its own a ring at that latency and its full bandwidth."""
     if gpu.interconnect_latency_s is not None:
         link = Roofline(gpu.interconnect_latency_s, 1.0, gpu.interconnect_bytes_per_s)
-        return AllReduce(link, 0.0, link, direct_bytes=0)
+        small = None if gpu.interconnect_small is None else Roofline(gpu.interconnect_small[0], 1.0, gpu.interconnect_small[1])
+        return AllReduce(link, 0.0, link, direct_bytes=0, small=small)
     direct, library = constants["direct"], constants["library"]
     return AllReduce(_link(direct, gpu), direct["second_stage_s"], _link(library, gpu))
 

@@ -168,6 +168,8 @@ class AllReduce:
     """below this message size up to 4 GPUs work in one stage (2 GPUs always do)"""
     one_stage_bytes_8: int = 256 * 1024
     """the same for more than 4 GPUs"""
+    small: Roofline | None = None
+    """another protocol of the library: the faster of both is taken (NCCL's low-latency one for small messages)"""
 
     def direct_seconds(self, message_bytes, gpus):
         """Seconds of one call of the engine's own kernel."""
@@ -181,6 +183,8 @@ class AllReduce:
         """Seconds of one call; 0 for one GPU."""
         message = np.asarray(message_bytes, dtype=np.float64)
         library = self.library.seconds(0.0, ring_bytes(message, gpus))
+        if self.small is not None:
+            library = np.minimum(library, self.small.seconds(0.0, ring_bytes(message, gpus)))
         both = np.where(message < self.direct_bytes, self.direct_seconds(message, gpus), library)
         return np.where(np.equal(gpus, 1), 0.0, both)
 

@@ -13,6 +13,7 @@ from llmqsim.cost.operators import AllReduce, DecodeAttention, Gemm, PrefillAtte
 from llmqsim.cost.store import Store, device_of, shipped
 from llmqsim.hardware.data import read_preset
 from llmqsim.hardware.gpu import Gpu
+from llmqsim.hardware.weights import WEIGHT_BYTES
 
 KERNELS_OF = {"sglang": ("sglang", "0.5.14")}
 """engine preset (up to the dash) to the backend and version whose kernels it takes, where that is not vLLM"""
@@ -20,6 +21,10 @@ INSTEAD = {"trtllm": {"moe": ("trtllm", "1.3.0rc20")}}
 """families that an engine takes from elsewhere than the rest. TensorRT-LLM's timings of linear layers and attention hold
 launches and a quantisation of 10 to 15 us that its engine fuses or hides: with them, closed loops of Qwen3-32B come out
 23 % too slow, with vLLM's 5 %"""
+COLD_READ_SHARE = 0.93
+"""most of a GPU's memory bandwidth that any kernel reaches on data that was not in its cache: H100's largest decode
+batches reach 0.92. Timings repeat a call on the same weights and KV, which stay in a large L2 (L40S: 96 MB) and then come
+faster than memory delivers; in a step every layer has its own"""
 CONSTANTS_ERROR = "kernel error"
 """how the sentence about the constants' own errors begins; the tables bring theirs"""
 
@@ -37,8 +42,9 @@ class TabledGemm(Gemm):
         return self.plain.work(m, n, k) if self.plain else super().work(m, n, k)
 
     def seconds(self, m, n: int, k: int):
-        """Seconds of one call for m rows."""
-        return self.measured.gemm_seconds(m, n, k, self.weight_dtype)
+        """Seconds of one call for m rows; its weights come from memory."""
+        timed = self.measured.gemm_seconds(m, n, k, self.weight_dtype)
+        return np.maximum(timed, cold_read_s(WEIGHT_BYTES[self.weight_dtype] * n * k, self.measured.card))
 
     def formula(self, m: int, n: int, k: int) -> str:
         """The roofline of the constants alone with its numbers filled in, and what the timings make of it."""
@@ -76,7 +82,10 @@ class TabledDecode(DecodeAttention):
     def seconds(self, batch, context, heads: int, kv_heads: int, head_dim: int, kv_bytes: int, window=0):
         """Seconds of one layer, one call. window : keys that the token sees at most, 0 for all."""
         dtype = "fp8" if kv_bytes == 1 else "bfloat16"
-        return self.measured.decode_seconds(batch, context, heads, kv_heads, head_dim, dtype, window)
+        timed = self.measured.decode_seconds(batch, context, heads, kv_heads, head_dim, dtype, window)
+        seen = np.minimum(context, window) if window else np.asarray(context, dtype=np.float64)
+        read = 2.0 * kv_bytes * kv_heads * head_dim * np.asarray(batch, dtype=np.float64) * seen
+        return np.maximum(timed, cold_read_s(read, self.measured.card))
 
 
 @dataclass(frozen=True)
@@ -104,6 +113,11 @@ class TabledReduce(AllReduce):
         if np.all(np.equal(gpus, 1)):
             return np.zeros(np.shape(message_bytes))
         return self.measured.all_reduce_seconds(message_bytes, gpus)
+
+
+def cold_read_s(read_bytes, card: Gpu):
+    """Seconds that memory takes at least to deliver what no cache holds."""
+    return read_bytes / (COLD_READ_SHARE * card.memory_bandwidth_bytes_per_s)
 
 
 def tabled(kernels: Kernels, card: Gpu, preset: str = "vllm", store: Store | None = None) -> Kernels:

@@ -52,6 +52,8 @@ class Gpu:
     """name of the link to the other GPUs of a replica"""
     interconnect_latency_s: float | None = None
     """of one message; None: the latencies that the all-reduce timings were fitted with"""
+    interconnect_small: tuple[float, float] | None = None
+    """(seconds, bytes/s) of the protocol for small messages, where the link has another one for them"""
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
     """field name to source text"""
 
@@ -99,16 +101,23 @@ def linked(card: Gpu, link: str | Mapping[str, Any]) -> Gpu:
         if missing:
             raise ScenarioError(*(f"interconnect.{key}: missing; a link of your own needs both" for key in missing))
         name, rate, latency, source = "own", link["bandwidth"], link["latency"], WRITTEN
+        small = None
     else:
         data = read_preset("interconnects.yaml")
         name = find("interconnect", link, data["interconnects"])
         entry = data["interconnects"][name]
         rate, source = sourced(entry, data["sources"], "bandwidth_bytes_per_s")
         latency = entry.get("latency_s")
+        small = (entry["small_latency_s"], entry["small_bandwidth_bytes_per_s"]) if "small_latency_s" in entry else None
     origins = {**card.sources, "interconnect": source, "interconnect_bytes_per_s": source}
     origins |= {} if latency is None else {"interconnect_latency_s": source}
     return replace(
-        card, interconnect=name, interconnect_bytes_per_s=rate, interconnect_latency_s=latency, sources=origins
+        card,
+        interconnect=name,
+        interconnect_bytes_per_s=rate,
+        interconnect_latency_s=latency,
+        interconnect_small=small,
+        sources=origins,
     )
 
 

@@ -132,7 +132,8 @@ def test_stages_send_and_links_differ():
     assert {op.name: op.calls for op in staged.linear_ops()}["send to the next stage"] == 3
     slow = layer(network, linked(H100, "pcie4"), 2)
     message = 64 * 2 * 8192
-    assert float(slow.kernels.all_reduce.seconds(message, 2)) == pytest.approx(15e-6 + message / 6e9)
+    assert float(slow.kernels.all_reduce.seconds(message, 2)) == pytest.approx(50e-6 + message / 6.9e9)
+    assert float(slow.kernels.all_reduce.seconds(7_000, 2)) == pytest.approx(12e-6 + 7_000 / 1.5e9)  # the other protocol
     own = layer(network, linked(H100, {"latency": 5e-6, "bandwidth": 50e9}), 4)
     assert float(own.kernels.all_reduce.seconds(message, 4)) == pytest.approx(5e-6 + 1.5 * message / 50e9)
     assert seconds(slow, "all-reduce", 64) > 5 * seconds(layer(network, tp=2), "all-reduce", 64)
