@@ -82,6 +82,9 @@ class HostCost:
     cold_step_s: float = 0.0
     """added to each of the first `cold_steps` steps with a prefill chunk of a server that has just started"""
     cold_steps: int = 0
+    large_step_share: float = 0.0
+    """slow-down of the token-dependent part in steps of `large_step_tokens[1]` tokens and more; none up to the first"""
+    large_step_tokens: tuple[int, int] = (1, 2)
     source: str = ""
 
 

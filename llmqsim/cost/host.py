@@ -38,6 +38,13 @@ def sampled_rows_s(host: HostCost, options: EngineOptions, gpu: Gpu, vocab: int,
     return seconds
 
 
+def large_step_factor(host: HostCost, tokens: np.ndarray) -> np.ndarray:
+    """Factor >= 1 on the token-dependent part for an array of tokens, growing with their logarithm between two sizes."""
+    start, full = host.large_step_tokens
+    ramp = np.log(np.maximum(tokens, 1) / start) / np.log(full / start)
+    return 1.0 + host.large_step_share * np.clip(ramp, 0.0, 1.0)
+
+
 def mixed_step_s(host: HostCost, layers: int) -> float:
     """Seconds more in a step that holds a prefill chunk (its attention runs outside the CUDA graph, layer by layer)."""
     return host.per_mixed_layer_s * layers

@@ -9,7 +9,7 @@ import numpy as np
 
 from llmqsim.cost import kernels as k
 from llmqsim.cost.coefficients import error_sentence, load_kernels
-from llmqsim.cost.host import eager_floor_s, mixed_step_s, sampled_rows_s, step_base_s
+from llmqsim.cost.host import eager_floor_s, large_step_factor, mixed_step_s, sampled_rows_s, step_base_s
 from llmqsim.cost.layer import Layer
 from llmqsim.cost.store import Store
 from llmqsim.cost.tabled import tabled
@@ -108,7 +108,7 @@ def lower(
     chunks = _axis(min(options.max_num_batched_tokens, longest))
     dense = np.arange(min(options.max_num_batched_tokens, LONGEST_DENSE_TABLE) + 2)
     tables = (
-        layer.linear_seconds(dense),
+        layer.linear_seconds(dense) * large_step_factor(host, dense),
         layer.head_seconds(rows) + sampled_rows_s(host, options, gpu, model.vocab, rows),
         layer.decode_seconds(requests[:, None], contexts[None, :]),
         layer.prefill_seconds(chunks[:, None], contexts[None, :]),

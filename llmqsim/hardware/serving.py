@@ -108,7 +108,7 @@ def engine_options(
         )
     if gpu is not None and "gpu_memory_utilization" not in given:
         memory_share(entry, values, origins, gpu, tp)
-    case = _host_case(values["in_flight"], model)
+    case = _host_case(values["in_flight"], model, gpu)
     host, host_origins = _host(entry["host"], sources, given.get("host") or {}, case, ideal)
     return EngineOptions(preset=name, **values), host, origins | host_origins
 
@@ -170,9 +170,11 @@ def _override(values: dict[str, Any], origins: dict[str, str], given: Mapping[st
             values[key], origins[key] = value, "scenario"
 
 
-def _host_case(in_flight: int, model: Model | None) -> tuple[str, ...]:
+def _host_case(in_flight: int, model: Model | None, gpu: Gpu | None) -> tuple[str, ...]:
     """Names of the conditions that hold: a value may have another one under each."""
     case = (f"in_flight_{in_flight}",)
+    if gpu is not None:
+        case += (gpu.architecture,)
     if model is not None and model.experts and model.weight_dtype == "bfloat16":
         case += ("experts_16_bit",)
     return case
@@ -192,6 +194,10 @@ def _host(
         else:
             values[field_name], origins[f"host.{key}"] = sourced(_rule(entry[field_name], case), sources)
     cold_steps = 0 if ideal and "cold_step" not in given else int(_rule(entry["cold_steps"], case)["value"])
+    large = {} if ideal else dict(entry.get("large_steps", {}))
+    if large:
+        origins["host.large_steps"] = sources.get(large["source"], large["source"])
+        values["large_step_share"], values["large_step_tokens"] = large["share"], tuple(large["tokens"])
     return HostCost(**values, cold_steps=cold_steps, source=origins["host.per_step"]), origins
 
 

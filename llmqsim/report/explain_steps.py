@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from llmqsim.cost import kernels
-from llmqsim.cost.host import eager_floor_s, mixed_step_s, sampled_rows_s, step_base_s
+from llmqsim.cost.host import eager_floor_s, large_step_factor, mixed_step_s, sampled_rows_s, step_base_s
 from llmqsim.cost.layer import SAMPLER_BYTES_PER_LOGIT, SAMPLER_CALLS, Layer
 from llmqsim.cost.lower import NS_PER_S, layer_of
 from llmqsim.options import HostCost
@@ -98,6 +98,7 @@ def _operators(servers: Servers, batch: int, context: int, prompt: int, padded: 
     deployment = servers.deployment
     layer = layer_of(servers.model, servers.gpu, servers.tensor_parallel_size, deployment.options, deployment.cost.store)
     operators = _linear(layer, padded)
+    operators += _large_step(deployment.host, padded, operators)
     if not kernels.captured(deployment.cost.params, batch + prompt, 1 if prompt else 0):
         operators += _launches(layer, deployment.host, operators)
     operators.append(_prefill_attention(layer, prompt) if prompt else _decode_attention(layer, batch, context))
@@ -130,6 +131,15 @@ def _linear(layer: Layer, tokens: int) -> list[Operator]:
         text = f"{100 * slower:.3g} % on all of the above, at {tokens:,} tokens a step"
         operators.append(_operator("sustained load", 1, slower * linear_s, text))
     return operators
+
+
+def _large_step(host: HostCost, tokens: int, operators: list[Operator]) -> list[Operator]:
+    """What an engine's large steps take beyond today's kernels, if anything."""
+    slower = float(large_step_factor(host, np.asarray(tokens))) - 1.0
+    if slower <= 0:
+        return []
+    text = f"{100 * slower:.3g} % on all of the above, at {tokens:,} tokens a step: the engine's own kernels"
+    return [_operator("slower kernels", 1, slower * sum(operator["seconds"] for operator in operators), text)]
 
 
 def _launches(layer: Layer, host: HostCost, operators: list[Operator]) -> list[Operator]:

@@ -127,3 +127,15 @@ def test_the_shipped_coefficients_are_those_of_the_fit(tmp_path, monkeypatch):
     for name in CALIBRATED:
         shipped = ROOT / "llmqsim" / "presets" / "coefficients" / f"{name}.yaml"
         assert (tmp_path / f"{name}.yaml").read_bytes() == shipped.read_bytes()
+
+
+def test_engines_of_2023_are_bound_by_launches_and_slower_on_older_servers():
+    network, steps = model("llama-2-70b"), {}
+    for name in ("a100-sxm-80gb", "h100-sxm"):
+        card = gpu(name)
+        options, host, origins = engine_options("static-2023", card, network, 4, {"sampler": "plain"})
+        made = lower.lower(network, card, 4, options, host, 2048)
+        steps[name] = kernels.step_ns(made.costs, made.params, 1, 512, 0, 0, 0.0, 1, 1) / 1e6
+        assert "static batches" in origins["host.large_steps"]
+    assert steps["a100-sxm-80gb"] == pytest.approx(45, rel=0.1)  # measured: 45 and 29.7 ms
+    assert steps["h100-sxm"] == pytest.approx(29.7, rel=0.1)
