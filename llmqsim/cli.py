@@ -99,6 +99,7 @@ def _parser() -> argparse.ArgumentParser:
 
     schema = commands.add_parser("schema", help="what a scenario may hold: JSON Schema, or a table for reading")
     schema.add_argument("--markdown", action="store_true", help="print the table")
+    schema.add_argument("--policies", action="store_true", help="print every policy, with its parameters and source")
     schema.set_defaults(command=_schema)
 
     from llmqsim import cli_calibrate, cli_sweep
@@ -212,6 +213,11 @@ def _schema(arguments: argparse.Namespace) -> int:
 
     from llmqsim.scenario import json_schema, markdown
 
+    if arguments.policies:
+        from llmqsim.report.policies_page import markdown as policies_markdown
+
+        print(policies_markdown())
+        return EXIT_OK
     print(markdown() if arguments.markdown else json.dumps(json_schema(), indent=2))
     return EXIT_OK
 

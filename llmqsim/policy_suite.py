@@ -25,11 +25,13 @@ from llmqsim.errors import InvariantError, UserError
 from llmqsim.kv.capacity import KvCapacity
 from llmqsim.options import EngineOptions, HostCost
 from llmqsim.policies.protocol import OrderingTable
-from llmqsim.requests import Outcome, RequestTable
+from llmqsim.requests import UNSET, Outcome, RequestTable, Targets
 
 assert policies, "imported to register the built-in policies"
 
 STEP_NS = 5_000_000
+CLASSES = ("soon", "later", "whenever")
+TARGETS = (Targets(ttft_ns=5 * STEP_NS), Targets(tpot_ns=STEP_NS, e2e_ns=20 * STEP_NS), Targets())
 KINDS = {"batching": "continuous", "ordering": "fcfs", "preemption": "recompute_newest", "routing": "round_robin"}
 
 
@@ -46,16 +48,25 @@ class _Trial:
     output: np.ndarray
     limit: np.ndarray
     priority: np.ndarray
+    predicted: np.ndarray
     servers: Deployment
 
     def table(self) -> RequestTable:
-        return RequestTable.from_columns(
+        table = RequestTable.from_columns(
+            CLASSES,
+            ("a", "b", "c"),
             arrival_ns=self.arrival_ns,
             prompt_tokens=self.prompt,
             output_tokens=self.output,
             max_tokens=self.limit,
             priority=self.priority,
+            class_id=self.priority,
+            tenant_id=self.priority,
+            predicted_tokens=self.predicted,
+            deadline_ns=np.array([t.ttft_ns or t.e2e_ns or UNSET for t in TARGETS])[self.priority],
         )
+        table.targets = TARGETS
+        return table
 
     def run(self) -> Cluster:
         cluster = Cluster(self.table(), self.servers, keep_steps=True)
@@ -121,7 +132,8 @@ def _trial(kind: str, policy: Any, random: np.random.Generator) -> _Trial:
     )
     arrivals = np.sort(random.integers(0, 12, count)) * STEP_NS
     prompt, limit = random.integers(1, 30, count), output + random.integers(0, 8, count)
-    return _Trial(arrivals, prompt, output, limit, random.integers(0, 3, count), servers)
+    predicted = np.maximum(1, output + random.integers(-4, 5, count))
+    return _Trial(arrivals, prompt, output, limit, random.integers(0, 3, count), predicted, servers)
 
 
 def _conserves(trial: _Trial) -> str | None:

@@ -130,8 +130,9 @@ class RequestTable:
         return self.data.shape[1]
 
     def columns(self) -> dict[str, np.ndarray]:
-        """All columns by name, views of `data`."""
-        return dict(zip(INDEX, self.data, strict=True))
+        """All columns by name, views of `data`; and `due_at_end`: 1 where the deadline is that of the last token."""
+        ends = np.array([targets.ttft_ns is None for targets in self.targets], dtype=np.int64)
+        return {**dict(zip(INDEX, self.data, strict=True)), "due_at_end": ends[self.class_id]}
 
     def __getattr__(self, name: str) -> np.ndarray:
         if name in INDEX:

@@ -54,13 +54,14 @@ def deployment(
     preemption: str = "recompute_newest",
     ordering: str = "fcfs",
     policy: dict | None = None,
+    order: dict | None = None,
     block_bytes: int | None = None,
     stages: int = 1,
     **options,
 ) -> Deployment:
     """Servers with step cost `cost` (default: every step takes 1 s) and `blocks` KV blocks (default: unlimited).
 
-    policy : parameters of the batching policy. block_bytes : of a KV block, for host pools. stages : of a pipeline.
+    policy, order : parameters of the batching and the ordering policy. block_bytes : of a KV block, for host pools. stages : of a pipeline.
     """
     merged = replace(OPTIONS, **options)
     cost = cost or lower.constant(1.0)
@@ -75,7 +76,7 @@ def deployment(
         capacity=capacity,
         routing=registry.make("routing", routing),
         batching=registry.make("batching", batching, policy),
-        ordering=registry.make("ordering", ordering),
+        ordering=registry.make("ordering", ordering, order),
         preemption=registry.make("preemption", preemption),
     )
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from llmqsim.cost.lower import StepCost
 from llmqsim.cost.stations import Stations
+from llmqsim.engine.costs import ProfiledCosts
 from llmqsim.kv.capacity import KvCapacity
 from llmqsim.kv.pool import KvPool
 from llmqsim.kv.prefix import PrefixPool
@@ -29,6 +30,17 @@ class Deployment:
     batching: object
     ordering: object
     preemption: object
+
+    def __post_init__(self) -> None:
+        """Policies that ask what steps cost are told (a field `costs`)."""
+        if isinstance(self.cost, Stations):
+            return
+        options = self.options
+        costs = ProfiledCosts(self.cost, self.link, options.max_num_batched_tokens, options.block_size)
+        for name in ("batching", "ordering", "preemption"):
+            policy = getattr(self, name)
+            if hasattr(policy, "costs"):
+                object.__setattr__(self, name, replace(policy, costs=costs))
 
     @property
     def kv_blocks(self) -> int | None:

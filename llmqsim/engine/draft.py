@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -46,7 +47,7 @@ class StepDraft:
             return False
         need = rules.new_blocks(request.computed_tokens, want, request.kv_blocks, replica.options.block_size)
         while replica.pool.free_blocks < spare_blocks or not replica.pool.take(request, need):
-            victim = replica.preemption.victim(replica.running)
+            victim = replica.victim()
             self.preempt(victim)
             if victim is request:
                 self.exhausted = True
@@ -89,12 +90,37 @@ class StepDraft:
         self._grant(request, want)
         return True
 
+    def displace(self, request: Sequence) -> bool:
+        """Preempt running requests that rank behind a waiting one, the last first, until it can enter.
+
+        False, and nobody is touched, where that would not be enough. Who has made no token since it last entered stays.
+        """
+        replica = self._replica
+        options = replica.options
+        behind = [s for s in replica.order.behind(request) if s.row not in self.plan.rows]
+        tokens = request.known_tokens if options.scheduler_reserve_full_isl else min(request.known_tokens, self.budget)
+        need = rules.blocks_for(tokens, options.block_size) + replica.watermark_blocks
+        slots, free = options.max_num_seqs - len(replica.running), replica.pool.free_blocks
+        chosen: list[Sequence] = []
+        while (slots < 1 or free < need) and len(chosen) < len(behind):
+            victim = behind[len(chosen)]
+            chosen.append(victim)
+            slots, free = slots + 1, free + victim.kv_blocks
+        if not chosen or slots < 1 or free < need or self.budget == 0:
+            return False
+        for victim in chosen:
+            self._release(victim, last=False)
+        return True
+
     def preempt(self, victim: Sequence, last: bool = False) -> None:
         """Take a running request's blocks away. last: it waits at the end of the queue, its KV not kept cached."""
+        self._release(victim, last)
+        self.preempted = True
+
+    def _release(self, victim: Sequence, last: bool) -> None:
         self.budget += self.plan.take_back(victim)
         self._replica.pool.forget(victim, victim.hit_tokens if last else victim.computed_tokens)
         self.plan.copied_blocks += self._replica.preempt(victim, last)
-        self.preempted = True
 
     def swap_in(self, request: Sequence) -> bool:
         """Bring a swapped request's blocks back, if a slot, its blocks and one more are free; `grow` it afterwards."""
@@ -104,6 +130,15 @@ class StepDraft:
         blocks = swap.back(replica, request)
         self.plan.copied_blocks += blocks
         return blocks > 0
+
+    def carry_on(self, saved: float) -> None:
+        """The scheduler is not called for this step: it does without so large a share of the host's time a step."""
+        self.plan.saved_ns = round(self._replica.host_step_ns * saved)
+
+    @property
+    def prefills(self) -> bool:
+        """Does the step hold prompt tokens?"""
+        return bool(self.plan.chunks)
 
     def idle(self, request: Sequence) -> None:
         """Compute a row for nobody: a static batch keeps the slot of a request that has ended."""
@@ -149,6 +184,15 @@ class View:
     left: int
     _replica: ReferenceReplica
 
+    @property
+    def ranks(self) -> bool:
+        """Does the ordering preempt?"""
+        return self._replica.order.policy.preempts
+
+    def ranked(self) -> Iterable[Sequence]:
+        """Everybody who is here, in one list by the ordering's keys of now."""
+        return self._replica.order.ranked()
+
     def waiting(self) -> WaitingQueue:
         """The waiting queue, in the ordering policy's order."""
         return self._replica.queue
@@ -162,6 +206,11 @@ class View:
     def usable_blocks(self) -> int:
         """KV blocks that requests can hold together."""
         return self._replica.pool.usable_blocks
+
+    @property
+    def token_budget(self) -> int:
+        """Tokens of a step."""
+        return self._replica.options.max_num_batched_tokens
 
     @property
     def max_num_seqs(self) -> int:

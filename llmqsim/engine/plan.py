@@ -31,6 +31,8 @@ class StepPlan:
     """of these, to be loaded from the host before the step runs"""
     copied_blocks: int = 0
     """KV blocks copied to or from the host before the step runs"""
+    saved_ns: int = 0
+    """host time that a step without a scheduler call does without"""
     running: int = 0
     duration_ns: int = 0
     start_ns: int = 0

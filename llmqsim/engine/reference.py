@@ -20,6 +20,7 @@ from llmqsim.engine import rules, swap
 from llmqsim.engine.book import Book
 from llmqsim.engine.deployment import Deployment
 from llmqsim.engine.draft import StepDraft, View
+from llmqsim.engine.order import Order
 from llmqsim.engine.plan import StepPlan
 from llmqsim.engine.price import duration_ns
 from llmqsim.engine.queue import WaitingQueue
@@ -54,7 +55,8 @@ class ReferenceReplica:
         self.options = servers.options
         self.batching = servers.batching
         self.preemption = servers.preemption
-        self.queue = WaitingQueue(servers.ordering)
+        self.order = Order(self, servers.ordering)
+        self.queue = WaitingQueue(self.order)
         self.pool = servers.pool(table)
         self.host_pool = HostPool(servers.swap_blocks)
         self.watermark_blocks = servers.watermark_blocks
@@ -70,6 +72,7 @@ class ReferenceReplica:
         self._cost = servers.cost
         self._cold_steps = servers.cold_steps
         self._cold_step_ns = to_ns(servers.host.cold_step_s)
+        self.host_step_ns = to_ns(servers.host.per_step_s)
         self._link = servers.link
         self._gaps = gaps
         self._steps: deque[StepPlan] = deque()
@@ -183,6 +186,7 @@ class ReferenceReplica:
         """Decide the next step's batch; None when nobody can have a token."""
         self._tally()
         self.queue.look(self.env.now)
+        self.order.look()
         draft = self._draft()
         while draft.preempted and not draft.plan.rows and not self._steps:
             draft = self._draft()  # who asked for memory gave way himself; the others can go on with it
@@ -194,6 +198,7 @@ class ReferenceReplica:
             return None
         plan.running = len(self.running) + len(self._ended)
         plan.duration_ns = self._duration_ns(plan)
+        self.order.ran(plan)
         return plan
 
     def _duration_ns(self, plan: StepPlan) -> int:
@@ -203,7 +208,7 @@ class ReferenceReplica:
         if plan.chunks and self._cold_steps:
             self._cold_steps -= 1
             duration += self._cold_step_ns
-        return duration
+        return max(1, duration - plan.saved_ns)
 
     def _draft(self) -> StepDraft:
         draft = StepDraft(self)
@@ -250,11 +255,18 @@ class ReferenceReplica:
 
     def enter(self, sequence: Sequence) -> None:
         """From the waiting queue into the running list."""
-        self.queue.leave(sequence, self.env.now)
+        self.queue.leave(sequence, self.env.now, entered=True)
+        sequence.entered_with = sequence.known_tokens
         if sequence.first_scheduled_ns < 0:
             sequence.first_scheduled_ns = self.env.now
         sequence.stage = Stage.RUNNING
         self.running.append(sequence)
+
+    def victim(self) -> Sequence:
+        """Who gives way when memory is short: the last in the order where that reaches into the running ones."""
+        if self.order.policy.preempts:
+            return max(self.running, key=self.order.rank)
+        return self.preemption.victim(self.running)
 
     def preempt(self, victim: Sequence, last: bool) -> int:
         """Take a victim's blocks: swapped to the host if the policy says so and the host has room, else to be computed
@@ -263,7 +275,7 @@ class ReferenceReplica:
         self.running.remove(victim)
         victim.preemptions += 1
         self.usage.preemptions += 1
-        if self.preemption.swaps and (blocks := swap.out(self, victim)) is not None:
+        if self.preemption.swaps and self.preemption.to_host(victim) and (blocks := swap.out(self, victim)) is not None:
             return blocks
         self.pool.release(victim)
         victim.high_water_tokens = max(victim.high_water_tokens, victim.computed_tokens)

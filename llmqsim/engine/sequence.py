@@ -57,6 +57,7 @@ class Sequence:
         "clock_at_entry",
         "preempted_ns",
         "swapped_blocks",
+        "entered_with",
     )
 
     def __init__(self, table: RequestTable, row: int):
@@ -96,6 +97,12 @@ class Sequence:
         self.clock_at_entry: tuple[int, ...] | None = None
         self.preempted_ns = -1
         self.swapped_blocks = 0
+        self.entered_with = 0
+
+    @property
+    def due_at_end(self) -> bool:
+        """Is its deadline that of the last token? Else of the first."""
+        return self.targets.ttft_ns is None
 
     @property
     def predicted_tokens(self) -> int:

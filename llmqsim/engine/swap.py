@@ -38,6 +38,7 @@ def back(replica: ReferenceReplica, sequence: Sequence) -> int:
     replica.swapped.remove(sequence)
     replica.queue.settle(sequence, replica.env.now)
     sequence.stage = Stage.RUNNING
+    sequence.entered_with = sequence.known_tokens
     replica.running.append(sequence)
     replica.usage.swapped_blocks += blocks
     return blocks

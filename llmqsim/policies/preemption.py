@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from llmqsim.policies.protocol import Preemption, RequestView
-from llmqsim.registry import register
+from llmqsim.registry import bound, param, register
 
 
 @register("preemption", "recompute_newest")
@@ -45,3 +46,95 @@ class SwapNewest(Preemption):
     def victim(self, running: Sequence[RequestView]) -> RequestView:
         """Last of the running list."""
         return running[-1]
+
+
+KEEPS = ("recompute", "swap", "cheaper")
+
+
+class Chosen(Preemption):
+    """Base of policies that say who; where its KV goes is the parameter `kv`.
+
+    recompute : nowhere. swap : to the host, if it has room. cheaper : to the host where copying its blocks there and back
+    takes less time than computing them again alone. Ties: who arrived last.
+    """
+
+    kv: str
+    costs: Any
+
+    @property
+    def swaps(self) -> bool:
+        """May KV go to the host?"""
+        return self.kv != "recompute"
+
+    def to_host(self, victim: RequestView) -> bool:
+        """Always, or where that is cheaper."""
+        if self.kv == "swap":
+            return True
+        return self.costs.copy_ns(2 * victim.kv_blocks) < self.costs.prefill_ns(max(1, victim.computed_tokens))
+
+
+@register("preemption", "newest")
+@dataclass(frozen=True)
+class Newest(Chosen):
+    """The last admitted gives way (vLLM under fcfs)."""
+
+    kv: str = param("recompute", choices=KEEPS)
+    costs: Any = bound()
+
+    def victim(self, running: Sequence[RequestView]) -> RequestView:
+        """Last of the running list."""
+        return running[-1]
+
+
+@register("preemption", "least_urgent")
+@dataclass(frozen=True)
+class LeastUrgent(Chosen):
+    """The highest `priority` gives way (vLLM under priority)."""
+
+    kv: str = param("recompute", choices=KEEPS)
+    costs: Any = bound()
+
+    def victim(self, running: Sequence[RequestView]) -> RequestView:
+        """Largest (priority, arrival, row)."""
+        return max(running, key=lambda r: (r.priority, r.arrival_ns, r.row))
+
+
+@register("preemption", "least_kv")
+@dataclass(frozen=True)
+class LeastKv(Chosen):
+    """Who has the least KV to lose gives way: fewest computed tokens."""
+
+    kv: str = param("recompute", choices=KEEPS)
+    costs: Any = bound()
+
+    def victim(self, running: Sequence[RequestView]) -> RequestView:
+        """Fewest computed tokens, of equals the last to arrive."""
+        return min(running, key=lambda r: (r.computed_tokens, -r.arrival_ns, -r.row))
+
+
+@register("preemption", "most_slack")
+@dataclass(frozen=True)
+class MostSlack(Chosen):
+    """Who has most time left until its deadline, less the predicted cost still to come, gives way.
+
+    Without a deadline, or with its first token out where the deadline was for that, a request has all the time.
+    batch : requests that are taken to decode together.
+    """
+
+    batch: int = param(32, least=1, most=65536)
+    kv: str = param("recompute", choices=KEEPS)
+    costs: Any = bound()
+
+    needs = ("deadline_ns", "predicted_tokens_at_end")
+
+    def victim(self, running: Sequence[RequestView]) -> RequestView:
+        """Largest slack; the time that has passed is the same for all."""
+        return max(running, key=lambda r: (self._slack(r), r.arrival_ns, r.row))
+
+    def _slack(self, request: RequestView) -> float:
+        if request.deadline_ns < 0 or (request.generated_tokens and not request.due_at_end):
+            return float("inf")
+        cost = self.costs.prefill_ns(request.prompt_tokens)
+        if request.due_at_end:
+            cost += self.costs.decode_ns(request.prompt_tokens, request.remaining_tokens, self.batch)
+        return request.arrival_ns + request.deadline_ns - cost

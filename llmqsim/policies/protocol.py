@@ -7,11 +7,27 @@ The oracle boundary: nothing a policy can reach tells the true output length of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
+from llmqsim.policies.keys import FixedKeys, OrderingTable
+
+if TYPE_CHECKING:
+    from llmqsim.policies.order_view import OrderView
+
+
+__all__ = [
+    "Batching",
+    "FixedKeys",
+    "Ordering",
+    "OrderingTable",
+    "Preemption",
+    "ReplicaView",
+    "RequestView",
+    "RouterView",
+    "Routing",
+    "StepDraft",
+]
 
 
 class RequestView(Protocol):
@@ -22,8 +38,19 @@ class RequestView(Protocol):
     prompt_tokens: int
     max_tokens: int
     class_id: int
+    tenant_id: int
     priority: int
     """lower is more urgent"""
+    deadline_ns: int
+    """due so long after its arrival, ns; -1: no deadline"""
+    due_at_end: bool
+    """is that for the last token? Else for the first"""
+    targets: Any
+    """what its class is promised: ttft_ns, tpot_ns, e2e_ns, None where there is none"""
+    predicted_tokens: int
+    """output tokens that the predictor expects of it, corrected if it is so set; -1 without a predictor"""
+    remaining_tokens: int
+    """of these, still to come; at least 1"""
     computed_tokens: int
     """tokens whose KV exists or is being written by a formed step"""
     known_tokens: int
@@ -54,10 +81,17 @@ class ReplicaView(Protocol):
     """KV blocks that requests can hold together"""
     block_size: int
     """tokens of a block"""
+    token_budget: int
+    """max_num_batched_tokens"""
     max_num_seqs: int
     """slots"""
     chunked_prefill: bool
     """may a prompt be split over several steps?"""
+    ranks: bool
+    """does the ordering preempt? then running requests have a place in its order, too"""
+
+    def ranked(self) -> Iterable[RequestView]:
+        """Everybody who runs, waits or is swapped, in one list by the ordering's keys of now."""
 
     def waiting(self) -> Iterable[RequestView]:
         """The waiting queue in the ordering policy's order."""
@@ -78,6 +112,8 @@ class StepDraft(Protocol):
     """did anyone lose its blocks while this step was formed?"""
     exhausted: bool
     """is there nothing more to give to running requests: the budget is spent, or one gave up its own place?"""
+    prefills: bool
+    """does the step hold prompt tokens?"""
 
     def grow(self, request: RequestView, at_most: int | None = None, spare_blocks: int = 0) -> bool:
         """Give a running request its next tokens (1 to decode, the rest of its prompt to prefill, as the budget has).
@@ -105,11 +141,21 @@ class StepDraft(Protocol):
     def preempt(self, victim: RequestView, last: bool = False) -> None:
         """Take a running request's blocks. last: it waits behind everybody, and its KV is not kept cached."""
 
+    def displace(self, request: RequestView) -> bool:
+        """Preempt running requests that rank behind a waiting one, the last first, until it can enter; then `admit` it.
+
+        False, and nobody is touched, where that would not be enough. Who has made no token since it last entered is
+        never displaced: every entry brings a token, so that no run goes round in circles.
+        """
+
     def swap_in(self, request: RequestView) -> bool:
         """Bring a swapped request back into the running list if slot, budget and memory allow; then `grow` it."""
 
     def idle(self, request: RequestView) -> None:
         """Compute a row for a request that has ended and keeps its slot."""
+
+    def carry_on(self, saved: float) -> None:
+        """The scheduler is not called for this step: it does without so large a share of the host's time a step."""
 
     def hold_back(self, reason: str, until_ns: int | None = None) -> None:
         """Say why the policy lets nobody enter ("slots", "kv", "token_budget"), and when to ask again at the latest."""
@@ -134,6 +180,12 @@ class Batching:
     """does a request hold the blocks of prompt + max_tokens from its admission on?"""
     takes_swapped = False
     """does it bring swapped requests back? Others can only recompute."""
+    takes_ranks = False
+    """does it serve orderings that preempt (view.ranked)?"""
+    needs_chunks = False
+    """does it split prompts, so that it needs enable_chunked_prefill?"""
+    needs: tuple[str, ...] = ()
+    """columns of the request table without which it makes no sense"""
     spare_blocks = 0
     """blocks that must be free beside what a request needs; one that could never have them is refused at the door"""
 
@@ -146,61 +198,21 @@ class Batching:
         raise NotImplementedError(f"{type(self).__name__} must say what runs in a step")
 
 
-ORDERING_COLUMNS = (
-    "arrival_ns",
-    "prompt_tokens",
-    "max_tokens",
-    "class_id",
-    "tenant_id",
-    "session_id",
-    "priority",
-    "deadline_ns",
-    "predicted_tokens",
-)
-"""columns of the request table that an ordering may see, as far as they exist"""
-
-
-class OrderingTable:
-    """All requests of a run as an ordering may see them: `table.prompt_tokens` etc., int64[rows], read-only.
-
-    There is no `output_tokens` here. `arrival_ns` is -1 where the run itself decides when a request is sent (closed
-    loops, caps in the client), so that keys may count on it through `FixedKeys.slope` alone.
-    """
-
-    def __init__(self, columns: Mapping[str, np.ndarray]):
-        self._columns = {}
-        for name in ORDERING_COLUMNS:
-            if name in columns:
-                self._columns[name] = columns[name].view()
-                self._columns[name].flags.writeable = False
-
-    def __len__(self) -> int:
-        return len(self._columns["prompt_tokens"])
-
-    def __getattr__(self, name: str) -> np.ndarray:
-        if not name.startswith("_") and name in self._columns:
-            return self._columns[name]
-        raise AttributeError(f"an ordering table has no column {name!r}")
-
-
-@dataclass(frozen=True)
-class FixedKeys:
-    """Keys that are fixed when a request joins: (level, base_ns + slope * arrival_ns), ties by row.
-
-    level, base_ns : int64[rows]; base_ns between -2^60 and 2^60. slope : -1, 0 or 1. The key of a request that is sent
-    to the back of the queue at `now_ns` is (level, base_ns + now_ns).
-    """
-
-    level: np.ndarray
-    base_ns: np.ndarray
-    slope: int
-
-
 class Ordering:
-    """Who is next in the waiting queue? Base of ordering policies: smaller keys first; ties by row."""
+    """Who is next in the waiting queue? Base of ordering policies: smaller keys first; ties by row.
+
+    An ordering with fixed keys needs `key` alone (and `late_key`, `fixed_keys`). One that looks again sets `reviews`,
+    keeps its memory in `view.state` and says when keys have changed; a look at n waiting requests costs O(n log n).
+    """
 
     preempted_go_first = True
     """does a preempted request wait at the front (vLLM's fcfs), or where its key puts it?"""
+    preempts = False
+    """does a waiting request that ranks before a running one take its place? (batching policies with `takes_ranks`)"""
+    reviews = False
+    """are the methods from `start` to `ran` called?"""
+    needs: tuple[str, ...] = ()
+    """columns of the request table without which it makes no sense: predicted_tokens, deadline_ns"""
 
     def key(self, request: RequestView) -> Any:
         """Key of a request when it joins."""
@@ -217,16 +229,44 @@ class Ordering:
         """
         return None
 
+    def key_at(self, request: RequestView, view: OrderView) -> Any:
+        """Key of a waiting or running request as things are now; asked when it joins, and again after a review."""
+        return self.key(request)
+
+    def start(self) -> Any:
+        """The memory of one replica of one run (`view.state`)."""
+        return None
+
+    def joined(self, request: RequestView, view: OrderView) -> None:
+        """A request is about to join the queue, new or preempted."""
+
+    def left(self, request: RequestView, view: OrderView, entered: bool) -> bool:
+        """It has left the queue, into a step or because it ended; True: give keys again, in the midst of the step."""
+        return False
+
+    def review(self, view: OrderView) -> bool:
+        """A step is about to be formed; True: everybody who waits gets a new key."""
+        return False
+
+    def ran(self, view: OrderView, rows: Iterable[tuple[RequestView, int, bool]], duration_ns: int) -> None:
+        """A step was formed: (request, tokens, does it make an output token?) of each row, and how long it will take."""
+
 
 class Preemption:
     """Who gives way when the KV pool is full, and where does its KV go? Base of preemption policies."""
 
     swaps = False
     """to the host's memory (as far as it has room), or nowhere: it is computed again"""
+    needs: tuple[str, ...] = ()
+    """columns of the request table without which it makes no sense"""
 
     def victim(self, running: Sequence[RequestView]) -> RequestView:
         """One of the running requests."""
         raise NotImplementedError(f"{type(self).__name__} must choose a victim")
+
+    def to_host(self, victim: RequestView) -> bool:
+        """Is this one swapped? Asked where the policy `swaps`."""
+        return True
 
 
 class Routing(Protocol):

@@ -11,9 +11,10 @@ from llmqsim.hardware.gpu import gpu, gpu_names, interconnect_names
 from llmqsim.hardware.model import model, model_names
 from llmqsim.hardware.serving import engine_names
 from llmqsim.units import format_bytes
+from llmqsim.workload import predictors
 from llmqsim.workload.table_file import load_preset, preset_names
 
-assert policies, "imported to register the built-in policies"
+assert policies and predictors, "imported to register the built-in policies"
 
 WIDTH, LABEL = 100, 30
 KINDS = {
@@ -21,6 +22,7 @@ KINDS = {
     "batching": "engine.batching",
     "ordering": "engine.ordering",
     "preemption": "engine.preemption",
+    "predictor": "workload.predictor",
 }
 """kind of policy -> key of the scenario"""
 

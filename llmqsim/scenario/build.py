@@ -5,7 +5,7 @@ What can only be judged with presets at hand is judged here: does the model fit,
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,6 +24,7 @@ from llmqsim.hardware.model import Model, model
 from llmqsim.kv.capacity import KvCapacity, kv_capacity
 from llmqsim.options import EngineOptions, HostCost
 from llmqsim.requests import Reason, RequestTable
+from llmqsim.scenario import fitting
 from llmqsim.scenario.deployment import QUANTIZATIONS, Batching, Preemption
 from llmqsim.scenario.load import Scenario
 from llmqsim.scenario.schema import WarmupRequests
@@ -88,6 +89,7 @@ def build_servers(scenario: Scenario) -> Servers:
         ordering=_policy(scenario, "engine.ordering", "ordering", spec.engine.ordering),
         preemption=_policy(scenario, "engine.preemption", "preemption", preemption_of(scenario)[0]),
     )
+    _check_fit(scenario, fitting.of_servers(deployment))
     _check_swap(scenario, deployment)
     _check_offload(scenario, deployment)
     return Servers(network, card, tp, deployment, origins)
@@ -107,8 +109,23 @@ def build_workload(scenario: Scenario, servers: Servers, seed: int, replication:
         ),
     )
     _promise(scenario, made.table)
+    _check_fit(scenario, fitting.of_traffic(servers.deployment, made.table))
     _check_any_servable(scenario, made, servers)
     return replace(made, notes=(*made.notes, *_over_reserved(made.table, servers.deployment)))
+
+
+def _check_fit(scenario: Scenario, findings: Iterable[tuple[str, str]]) -> None:
+    """Refuse policies that do not fit."""
+    faults = [scenario.fault(key, f"{_policy_at(scenario, key)} {sentence}") for key, sentence in findings]
+    if faults:
+        raise ScenarioError(*faults)
+
+
+def _policy_at(scenario: Scenario, key: str) -> str:
+    """The policy's name in quotes."""
+    kind = key.removeprefix("engine.")
+    chosen = {"batching": batching_of(scenario), "preemption": preemption_of(scenario)[0]}
+    return f"'{(chosen.get(kind) or scenario.spec.engine.ordering).policy}'"
 
 
 def _promise(scenario: Scenario, table: RequestTable) -> None:

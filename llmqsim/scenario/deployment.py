@@ -39,7 +39,8 @@ class Batching(Policy):
 
     policy: Annotated[str, rules.text("the name of a batching policy", "continuous")] = Field(
         description="Batching policy: continuous, vllm_v0, sarathi, sglang, trtllm_guaranteed_no_evict, "
-        "trtllm_max_utilization, orca, static, partial_prefills, or one that you registered."
+        "trtllm_max_utilization, orca, static, partial_prefills, reserve_predicted, prefill_share, slo_chunk, multi_step, "
+        "or one that you registered; docs/policies.md."
     )
 
 
@@ -47,7 +48,8 @@ class Ordering(Policy):
     """Who is next in the waiting queue. `ordering: NAME` is short for `{policy: NAME}`."""
 
     policy: Annotated[str, rules.text("the name of an ordering policy", "fcfs")] = Field(
-        description="Ordering policy: fcfs, priority, or one that you registered."
+        description="Ordering policy: fcfs, priority, sjf, srpt, shortest_cost, learned_rank, mlfq, vtc, edf, least_slack, "
+        "goodput_first, longest_prefix, lifo, random, or one that you registered; docs/policies.md."
     )
 
 
@@ -55,8 +57,8 @@ class Preemption(Policy):
     """Who gives way when KV blocks run out, and how. `preemption: NAME` is short for `{policy: NAME}`."""
 
     policy: Annotated[str, rules.text("the name of a preemption policy", "recompute_newest")] = Field(
-        description="Preemption policy: recompute_newest, recompute_least_urgent, swap_newest, or one that you "
-        "registered."
+        description="Preemption policy: recompute_newest, recompute_least_urgent, swap_newest, newest, least_urgent, "
+        "least_kv, most_slack, or one that you registered; docs/policies.md."
     )
 
 

@@ -11,7 +11,7 @@ from llmqsim.clients import Clients
 from llmqsim.cluster.cluster import Cluster
 from llmqsim.cost import lower
 from llmqsim.options import HostCost
-from llmqsim.requests import INDEX, PrefixTable, RequestTable
+from llmqsim.requests import INDEX, PrefixTable, RequestTable, Targets
 from tests.support import deployment
 
 GRID_NS = 5_000_000
@@ -20,6 +20,10 @@ BATCHING = [
     ("continuous", {}),
     ("continuous", {}),
     ("partial_prefills", {"n": 3, "long": 1, "long_tokens": 20}),
+    ("reserve_predicted", {"margin": 1.5}),
+    ("prefill_share", {"share": 0.4}),
+    ("slo_chunk", {"least": 2}),
+    ("multi_step", {"n": 3}),
     ("vllm_v0", {}),
     ("sarathi", {}),
     ("sglang", {}),
@@ -29,8 +33,32 @@ BATCHING = [
     ("static", {"size": 3, "max_wait_s": 0.02}),
     ("static", {}),
 ]
-RECOMPUTE = ["recompute_newest", "recompute_newest", "recompute_least_urgent"]
-SWAPPING = ("continuous", "partial_prefills", "vllm_v0")
+ORDERING = [
+    ("fcfs", {}),
+    ("fcfs", {}),
+    ("priority", {}),
+    ("lifo", {}),
+    ("random", {}),
+    ("sjf", {"ageing": 50.0}),
+    ("shortest_cost", {}),
+    ("edf", {}),
+    ("least_slack", {}),
+    ("goodput_first", {"review_steps": 2}),
+    ("vtc", {}),
+    ("longest_prefix", {"most_waiting": 5}),
+    ("learned_rank", {"preempt": False, "starvation": 4, "period": 2}),
+    ("srpt", {"preempt": False}),
+]
+PREEMPTIVE = [
+    ("priority", {"preempt": True}),
+    ("srpt", {}),
+    ("srpt", {"by": "total", "ageing": 20.0}),
+    ("edf", {"preempt": True}),
+    ("mlfq", {"quantum_s": 0.01, "starvation_s": 0.1}),
+    ("learned_rank", {"starvation": 4, "period": 2}),
+]
+RECOMPUTE = ["recompute_newest", "recompute_newest", "recompute_least_urgent", "least_kv", "most_slack"]
+SWAPPING = ("continuous", "partial_prefills", "vllm_v0", "reserve_predicted", "prefill_share", "multi_step")
 
 
 @dataclass(frozen=True)
@@ -53,6 +81,11 @@ class Case:
         names = ("arrival_ns", "prompt_tokens", "output_tokens", "max_tokens")
         table = RequestTable.from_columns(**dict(zip(names, columns, strict=True)))
         table.data[INDEX["priority"]] = [group for group, _ in self.groups] or 0
+        table.data[INDEX["tenant_id"]] = table.priority
+        table.data[INDEX["predicted_tokens"]] = 1 + (7 * table.prompt_tokens + 5 * np.arange(len(table))) % 13
+        table.data[INDEX["deadline_ns"]] = np.where(table.prompt_tokens % 5 > 0, table.prompt_tokens * GRID_NS, -1)
+        table.targets = (Targets(ttft_ns=8 * GRID_NS, tpot_ns=2 * GRID_NS),)
+        table.re_estimate = 2.0
         size = self.servers["block_size"]
         rows = [
             [1000 * (group + 1) + i for i in range(min(tokens, prompt) // size)]
@@ -93,11 +126,13 @@ def cases(draw, max_requests: int = 25) -> Case:
         grid = 1
     budget = draw(st.sampled_from([4, 7, 16, 64]))
     name, policy = draw(st.sampled_from(BATCHING))
+    ordering, order = draw(st.sampled_from(ORDERING + PREEMPTIVE if name == "continuous" else ORDERING))
     servers = dict(
         batching=name,
         policy=policy,
+        ordering=ordering,
+        order=order,
         preemption=draw(st.sampled_from(RECOMPUTE + ["swap_newest"] if name in SWAPPING else RECOMPUTE)),
-        ordering=draw(st.sampled_from(["fcfs", "fcfs", "priority"])),
         block_bytes=1000,
         swap_space_bytes=draw(st.sampled_from([0, 3000, 10**6])),
         swap_block_s=draw(st.sampled_from([0.0, 0.001])),
@@ -113,7 +148,7 @@ def cases(draw, max_requests: int = 25) -> Case:
         block_size=draw(st.sampled_from([1, 4, 16])),
         max_num_seqs=draw(st.sampled_from([1, 2, 4, 64])),
         max_num_batched_tokens=budget,
-        enable_chunked_prefill=draw(st.sampled_from([True, True, False])),
+        enable_chunked_prefill=name in ("prefill_share", "slo_chunk") or draw(st.sampled_from([True, True, False])),
         scheduler_reserve_full_isl=draw(st.booleans()),
         in_flight=draw(st.sampled_from([1, 2])),
         max_model_len=draw(st.sampled_from([None, 30])),

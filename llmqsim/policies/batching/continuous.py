@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from llmqsim.policies.batching.ranked import form_ranked
 from llmqsim.policies.batching.swapped import bring_back
 from llmqsim.policies.protocol import Batching, ReplicaView, RequestView, StepDraft
 from llmqsim.registry import register
@@ -19,9 +20,13 @@ class Continuous(Batching):
     """
 
     takes_swapped = True
+    takes_ranks = True
 
     def form(self, view: ReplicaView, draft: StepDraft) -> None:
         """Running pass in admission order, then, if memory was enough for all of them, the waiting pass."""
+        if view.ranks:
+            form_ranked(view, draft)
+            return
         for request in view.running:
             if draft.exhausted:
                 break

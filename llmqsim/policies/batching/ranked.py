@@ -1,0 +1,27 @@
+"""One list of everybody, by an ordering that preempts: what vllm-ltr, FastServe and SRPT do at every step."""
+
+from __future__ import annotations
+
+from llmqsim.policies.protocol import ReplicaView, StepDraft
+
+
+def form_ranked(view: ReplicaView, draft: StepDraft) -> None:
+    """Tokens from the top of the list until the budget is spent.
+
+    Who waits takes the slot and the memory of those who run and rank behind it. Behind the first for whom that is not
+    enough nobody else enters; those who run go on. Memory for the next token is taken from the last who runs.
+    """
+    inside = {request.row for request in view.running}
+    swapped = {request.row for request in view.swapped}
+    entry = True
+    for request in view.ranked():
+        if request.row in inside:
+            draft.grow(request)
+        elif not entry:
+            continue
+        elif request.row in swapped:
+            entry = draft.swap_in(request) or (draft.displace(request) and draft.swap_in(request))
+            if entry:
+                draft.grow(request)
+        else:
+            entry = draft.admit(request) or (draft.displace(request) and draft.admit(request))
