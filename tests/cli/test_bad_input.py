@@ -109,7 +109,7 @@ SETS = {
     "ordering": ("s.yaml engine.ordering=shortest", "engine.ordering 'shortest' fcfs"),
     "ordering without predictions": ("s.yaml engine.ordering=sjf", "engine.ordering 'sjf' workload.predictor oracle"),
     "ordering without deadlines": ("s.yaml engine.ordering=edf slo=null", "engine.ordering 'edf' slo ttft e2e"),
-    "predictor": ("s.yaml workload.predictor={policy:ranker,tau:2}", "workload.predictor 'ranker' tau -1 1 2"),
+    "predictor": ("s.yaml 'workload.predictor={policy: ranker, tau: 2}'", "workload.predictor 'ranker' tau -1 1 2"),
     "preemption": ("s.yaml engine.preemption=swap", "engine.preemption 'swap' recompute_newest"),
     "workload": (
         "s.yaml workload.lengths=azure-conversatoin", "workload.lengths did_you_mean 'azure-conversation'? azure-code"
