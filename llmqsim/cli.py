@@ -102,10 +102,11 @@ def _parser() -> argparse.ArgumentParser:
     schema.add_argument("--policies", action="store_true", help="print every policy, with its parameters and source")
     schema.set_defaults(command=_schema)
 
-    from llmqsim import cli_calibrate, cli_sweep
+    from llmqsim import cli_calibrate, cli_sweep, cli_tradeoff
 
     cli_calibrate.add_commands(commands)
     cli_sweep.add_commands(commands)
+    cli_tradeoff.add_commands(commands, _scenario_arguments)
 
     bench = commands.add_parser("bench", help="how fast is the simulator on this machine?")
     bench.add_argument("--case", action="append", default=[], metavar="CASE", help="only this case; see docs/benchmarks.md")

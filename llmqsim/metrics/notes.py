@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from llmqsim.metrics.warmup import restarts_with_a_burst
+from llmqsim.requests import WAITS
 
 if TYPE_CHECKING:
     from llmqsim.result import Result
@@ -12,10 +13,13 @@ if TYPE_CHECKING:
 BEHIND_A_PERCENTILE = 10
 """a percentile that rests on fewer requests than this is named in the notes"""
 
+MOST_WITHOUT_A_QUEUE = 0.01
+"""share of requests that wait for more than the next step, up to which there was no queue"""
+
 
 def notes(result: Result, requests: dict[str, Any], kv: dict[str, Any], starvation: dict[str, Any]) -> list[str]:
     """What limits the figures (start-up, requests without an answer, thin percentiles), and the run's own notes."""
-    said = [*_starved(starvation), *_start(result), *_cap(kv), *result.notes]
+    said = [*_starved(starvation), *_no_queue(result), *_start(result), *_cap(kv), *result.notes]
     done, unfinished = requests["completed"], requests["unfinished"]
     if requests["timed_out"]:
         said.append(f"{requests['timed_out']} of {requests['arrived']} requests timed out: latencies are of survivors")
@@ -39,6 +43,19 @@ def _starved(starvation: dict[str, Any]) -> list[str]:
     sizes = [(name, part) for name, part in starvation["longest_wait"].items() if part["starved"]]
     each = "; ".join(f"{name} tokens: {part['starved']:,}, up to {part['longest_s']:,.3g} s" for name, part in sizes)
     return [f"starved, without a token for more than ten times the mean E2E, by size: {each}"]
+
+
+def _no_queue(result: Result) -> list[str]:
+    """An ordering has nothing to do where hardly anybody waits for more than the next step."""
+    policy = ((result.scenario.get("engine") or {}).get("ordering") or {}).get("policy", "fcfs")
+    table, rows = result.table, result.measured
+    if policy == "fcfs" or not rows.any():
+        return []
+    kept = sum(getattr(table, name) for name in WAITS if name != "wait_step_ns") > 0
+    waited = int((kept & rows).sum())
+    if waited > MOST_WITHOUT_A_QUEUE * int(rows.sum()):
+        return []
+    return [f"no queue to reorder for '{policy}': {waited} of {int(rows.sum())} requests waited for more than the next step"]
 
 
 def _start(result: Result) -> list[str]:
