@@ -83,6 +83,10 @@ def _parser() -> argparse.ArgumentParser:
     explain = commands.add_parser("explain", help="every resolved value with its origin, KV capacity and step costs")
     _scenario_arguments(explain)
     explain.add_argument("--json", metavar="OUT", help="write it as JSON")
+    asked = explain.add_mutually_exclusive_group()
+    asked.add_argument("--request", metavar="ID", help="what this request waited for; SCENARIO may be a table of requests")
+    asked.add_argument("--class", dest="klass", metavar="NAME", help="the same for a traffic class")
+    asked.add_argument("--decile", metavar="N", help="the same for a tenth of the requests by length, 1 the shortest")
     explain.set_defaults(command=_explain)
 
     metrics = commands.add_parser("metrics", help="the same metrics from measured events")
@@ -180,12 +184,40 @@ def _explain(arguments: argparse.Namespace) -> int:
     from llmqsim.report.explain import explain
     from llmqsim.report.explain_page import explain_text
 
+    if (arguments.request, arguments.klass, arguments.decile) != (None, None, None):
+        return _why(arguments)
     scenario = _load(arguments)
     check_outputs({"--json": arguments.json}, scenario.inputs())
     told = explain(scenario)
     if arguments.json is not None:
         files.write_json(told, arguments.json)
     _say(explain_text(told))
+    return EXIT_OK
+
+
+def _why(arguments: argparse.Namespace) -> int:
+    """`explain` of some requests: of a table that `run --requests` wrote, or of a scenario, which is run."""
+    from llmqsim.metrics.attribution import attribution, chosen, read_requests
+    from llmqsim.report import files
+    from llmqsim.report.why import why_text
+
+    if arguments.scenario.endswith(".csv"):
+        if arguments.set or arguments.variant:
+            raise UserError("--set, --variant: a table of requests is a run that is over; give the scenario instead")
+        check_outputs({"--json": arguments.json}, [arguments.scenario])
+        frame = read_requests(arguments.scenario)
+    else:
+        from llmqsim.simulation import simulate
+
+        scenario = _load(arguments)
+        check_outputs({"--json": arguments.json}, scenario.inputs())
+        _announce_compilation()
+        frame = simulate(scenario).to_frame()
+    what, mask = chosen(frame, arguments.request, arguments.klass, arguments.decile)
+    told = attribution(frame, mask)
+    if arguments.json is not None:
+        files.write_json({"what": what, **told}, arguments.json)
+    _say(why_text(what, told))
     return EXIT_OK
 
 
