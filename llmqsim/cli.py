@@ -78,6 +78,11 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--trace", metavar="FILE", help="replay this trace instead of the scenario's arrivals and lengths")
     run.add_argument("--json", metavar="OUT", help="write every figure as JSON")
     run.add_argument("--requests", metavar="OUT.csv", help="write one row a request")
+    run.add_argument(
+        "--keep",
+        choices=("summary", "requests"),
+        help="what to hold in memory of requests that are over (default: summary, or requests with --requests)",
+    )
     run.set_defaults(command=_run)
 
     explain = commands.add_parser("explain", help="every resolved value with its origin, KV capacity and step costs")
@@ -154,12 +159,15 @@ def _whole(text: str) -> int | str:
 def _run(arguments: argparse.Namespace) -> int:
     scenario = _load(arguments, arguments.trace, arguments.seed)
     check_outputs({"--json": arguments.json, "--requests": arguments.requests}, scenario.inputs())
+    keep = arguments.keep or ("summary" if arguments.requests is None else "requests")
+    if keep == "summary" and arguments.requests is not None:
+        raise UserError("--keep: summary keeps no requests to write (got --requests too); leave one of them out")
     _announce_compilation()
     from llmqsim.report import files
     from llmqsim.report.tables import screen
     from llmqsim.simulation import simulate
 
-    result = simulate(scenario)
+    result = simulate(scenario, keep=keep)
     if arguments.json is not None:
         files.write_json(result.summary(), arguments.json)
     if arguments.requests is not None:

@@ -6,12 +6,14 @@ what the workload built and prints the documentation page, so that none of them 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
 
 from llmqsim.errors import InvariantError
+from llmqsim.packed import PIECE_ROWS, Memory, Packed
 
 UNSET = -1
 """A mark that was not written: it never happened in this run."""
@@ -80,6 +82,11 @@ COLUMNS: tuple[Column, ...] = (
 
 INDEX: dict[str, int] = {column.name: i for i, column in enumerate(COLUMNS)}
 GIVEN: tuple[str, ...] = tuple(c.name for c in COLUMNS if c.writer == "workload")
+NEAR_ARRIVAL: dict[int, int] = {
+    INDEX[name]: INDEX["arrival_ns"]
+    for name in ("intended_ns", "first_scheduled_ns", "first_token_ns", "finish_ns")
+}
+"""columns that are packed as their distance from the arrival"""
 WAITS: tuple[str, ...] = tuple(c.name for c in COLUMNS if c.name.startswith("wait_"))
 
 
@@ -111,12 +118,30 @@ class Targets:
 
 
 class RequestTable:
-    """All requests of a run: `data` is int64[columns, rows]; `table.arrival_ns` etc. are views of its rows."""
+    """All requests of a run: `data` is int64[columns, rows]; `table.arrival_ns` etc. are views of its rows.
 
-    def __init__(self, rows: int, classes: tuple[str, ...] = ("all",), tenants: tuple[str, ...] = ("all",)):
-        self.data = np.empty((len(COLUMNS), rows), dtype=np.int64)
+    A long table that is `streamed` has memory only for the rows in progress: `open_rows` gives rows their start values,
+    `pack` keeps those that are over in few bytes (packed.py). Once all are packed there is no `data`, and
+    `table.arrival_ns` etc. are made when they are read.
+    """
+
+    def __init__(
+        self,
+        rows: int,
+        classes: tuple[str, ...] = ("all",),
+        tenants: tuple[str, ...] = ("all",),
+        streamed: bool = False,
+        given: Collection[str] = (),
+    ):
+        self._rows, self._opened = rows, 0
+        self._memory = Memory(len(COLUMNS), rows) if streamed and rows > PIECE_ROWS else None
+        self._packed = Packed(len(COLUMNS), NEAR_ARRIVAL) if self._memory else None
+        self.data = self._memory.data if self._memory else np.zeros((len(COLUMNS), rows), dtype=np.int64)
         for i, column in enumerate(COLUMNS):
-            self.data[i] = column.start
+            if column.writer == "workload" and column.start and column.name not in given:
+                self.data[i] = column.start
+        if not self.streamed:
+            self.open_rows(rows)
         self.classes = classes
         self.tenants = tenants
         self.prefixes: PrefixTable | None = None
@@ -127,7 +152,51 @@ class RequestTable:
         """a request that outlives its prediction is expected to make so many times as many tokens; 0: no correction"""
 
     def __len__(self) -> int:
-        return self.data.shape[1]
+        return self._rows
+
+    @property
+    def streamed(self) -> bool:
+        """Are rows opened and packed as the run goes?"""
+        return self._packed is not None
+
+    def open_rows(self, end: int) -> None:
+        """Give the marks of rows up to `end` their start values; what the workload writes is there from the beginning."""
+        for i, column in enumerate(COLUMNS):
+            if column.start and column.writer != "workload":
+                self.data[i, self._opened : end] = column.start
+        self._opened = max(self._opened, end)
+
+    def pack_finished(self) -> None:
+        """Pack the opened rows up to the first that is unfinished, in a streamed table."""
+        first = self._packed.rows
+        unfinished = self.outcome_of(first, self._opened) == Outcome.UNFINISHED
+        self.pack(first + int(unfinished.argmax()) if unfinished.any() else self._opened)
+
+    def outcome_of(self, first: int, end: int) -> np.ndarray:
+        """Outcomes of rows first:end, int64[end - first], that are not packed yet."""
+        return self.data[INDEX["outcome"], first:end]
+
+    def pack(self, end: int) -> None:
+        """Pack a streamed table up to row `end`. Those rows must not be touched any more."""
+        while (first := self._packed.rows) < end:
+            until = min(first + PIECE_ROWS, end)
+            self._packed.add(self.data[:, first:until])
+            self._memory.give_back(first, until)
+
+    def close(self) -> None:
+        """The run is over: pack what is left of a streamed table."""
+        if self._packed is not None:
+            self.open_rows(self._rows)
+            self.pack(self._rows)
+            del self.data, self._memory
+
+    def unpack(self) -> None:
+        """Bring every row of a streamed table back, and open them all: the run starts again."""
+        if self._packed is not None:
+            packed, self._packed = self._packed, Packed(len(COLUMNS), NEAR_ARRIVAL)
+            for i in range(len(COLUMNS)):
+                self.data[i, : packed.rows] = packed.column(i)
+            self.open_rows(self._rows)
 
     def columns(self) -> dict[str, np.ndarray]:
         """All columns by name, views of `data`; and `due_at_end`: 1 where the deadline is that of the last token."""
@@ -136,14 +205,20 @@ class RequestTable:
 
     def __getattr__(self, name: str) -> np.ndarray:
         if name in INDEX:
-            return self.data[INDEX[name]]
+            closed = "data" not in self.__dict__
+            return self._packed.column(INDEX[name]) if closed else self.data[INDEX[name]]
         raise AttributeError(name)
 
     @classmethod
     def from_columns(
-        cls, classes: tuple[str, ...] = ("all",), tenants: tuple[str, ...] = ("all",), **given: np.ndarray
+        cls,
+        classes: tuple[str, ...] = ("all",),
+        tenants: tuple[str, ...] = ("all",),
+        streamed: bool = False,
+        **given: np.ndarray | int,
     ) -> RequestTable:
-        """Build a table from its given columns (int arrays of equal length); marks keep their start values.
+        """Build a table from its given columns (int arrays of equal length, or a number for all rows); marks keep their
+        start values.
 
         A request is due when it arrives unless `intended_ns` says otherwise; UNSET arrivals are for the run to set.
         Raises InvariantError when a column is unknown, ragged, unsorted in time, or has impossible lengths: the
@@ -152,9 +227,11 @@ class RequestTable:
         unknown = set(given) - set(GIVEN)
         if unknown:
             raise InvariantError(f"not given columns: {sorted(unknown)}")
-        table = cls(len(next(iter(given.values()))), classes, tenants)
-        for name, values in {"intended_ns": given["arrival_ns"], **given}.items():
-            table.data[INDEX[name]] = values
+        given = {"intended_ns": given["arrival_ns"], **given}
+        table = cls(len(given["arrival_ns"]), classes, tenants, streamed, given)
+        for name, values in given.items():
+            if np.ndim(values) or values:  # zeros that nobody wrote take no memory
+                table.data[INDEX[name]] = values
         known = table.arrival_ns
         if (known == UNSET).any():
             known = known[known != UNSET]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from llmqsim.errors import UserError
 from llmqsim.metrics import latency, slo, summary, warmup
 from llmqsim.metrics.distribution import NS_PER_S
 from llmqsim.records import GapHistogram, ReplicaUsage, StepLog
@@ -15,6 +17,21 @@ from llmqsim.requests import COLUMNS, UNSET, Outcome, Reason, RequestTable
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+class NoRequests:
+    """What stands for the request table where only the figures were kept. Whatever is asked of it, UserError says so."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        self._refuse()
+
+    def __len__(self) -> int:
+        self._refuse()
+
+    def _refuse(self):
+        raise UserError("this result holds its summary only (keep='summary'); run with keep='requests' to see requests")
 
 
 @dataclass(frozen=True)
@@ -33,7 +50,7 @@ class Result:
     replication: int
     engine: str
     version: str
-    table: RequestTable
+    table: RequestTable | NoRequests
     gaps: GapHistogram
     usage: tuple[ReplicaUsage, ...]
     end_ns: int
@@ -44,6 +61,8 @@ class Result:
     envelope: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     step_log: StepLog | None = None
+    told: dict[str, Any] | None = None
+    """the figures, where they are all that was kept"""
 
     @cached_property
     def arrived(self) -> np.ndarray:
@@ -76,7 +95,11 @@ class Result:
 
     def summary(self) -> dict[str, Any]:
         """Every figure of the report, as plain data in a fixed order; None where there is none. See docs/metrics.md."""
-        return summary.summarise(self)
+        return summary.summarise(self) if self.told is None else deepcopy(self.told)
+
+    def without_requests(self) -> Result:
+        """The same with its figures alone, made now: it takes no memory for requests, and can't show them."""
+        return replace(self, told=self.summary(), table=NoRequests())
 
     def to_frame(self) -> pd.DataFrame:
         """One row a request: times in seconds, NaN for what never happened, outcome and reason as words.

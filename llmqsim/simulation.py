@@ -10,7 +10,7 @@ import numpy as np
 
 from llmqsim.clock import EndOfTime
 from llmqsim.cluster import choose
-from llmqsim.errors import ScenarioError
+from llmqsim.errors import ScenarioError, UserError
 from llmqsim.records import StepLog
 from llmqsim.result import Result
 from llmqsim.scenario.build import Servers, build_servers, build_workload
@@ -19,6 +19,8 @@ from llmqsim.scenario.targets import Slo
 from llmqsim.units import to_ns
 from llmqsim.version import __version__
 
+KEEP = ("requests", "summary")
+"""what a result may hold of its requests: all of them, or the figures alone"""
 GPUS_PER_NODE = 8
 """what NVLink joins in the servers that all-reduce was measured on"""
 
@@ -28,16 +30,18 @@ def simulate(
     seed: int | None = None,
     replication: int | None = None,
     keep_steps: bool = False,
+    keep: str = "requests",
 ) -> Result:
     """Run a scenario (or the file of one) and return its result.
 
     seed, replication : override the scenario's `run.seed` and `run.replication`; replications of one seed are
-    independent samples. keep_steps : keep the log of every step. Raises UserError for what can't be run as written.
+    independent samples. keep_steps : keep the log of every step. keep : "requests", or "summary" for the figures alone,
+    in a fifth of the memory (docs/benchmarks.md, "Memory"). Raises UserError for what can't be run as written.
     """
     prepared = prepare(scenario)
     run = prepared.scenario.spec.run
     seed = run.seed if seed is None else seed
-    return prepared.run(seed, run.replication if replication is None else replication, keep_steps)
+    return prepared.run(seed, run.replication if replication is None else replication, keep_steps, keep)
 
 
 def prepare(scenario: Scenario | str | Path) -> Prepared:
@@ -54,12 +58,14 @@ class Prepared:
     scenario: Scenario
     servers: Servers
 
-    def run(self, seed: int, replication: int, keep_steps: bool = False) -> Result:
+    def run(self, seed: int, replication: int, keep_steps: bool = False, keep: str = "requests") -> Result:
         """One run of it; a pure function, as `simulate` is."""
+        if keep not in KEEP:
+            raise UserError(f"keep: must be one of {', '.join(KEEP)} (got {keep!r})")
         scenario, servers = self.scenario, self.servers
-        workload = build_workload(scenario, servers, seed, replication)
+        workload = build_workload(scenario, servers, seed, replication, streamed=keep == "summary")
         finished = _run(scenario, servers, workload, keep_steps)
-        return Result(
+        result = Result(
             scenario=scenario.to_dict(),
             seed=seed,
             replication=replication,
@@ -84,6 +90,7 @@ class Prepared:
             ),
             step_log=_steps(finished.step_log),
         )
+        return result.without_requests() if keep == "summary" else result
 
 
 def _slower_engine(lacking: str | None) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "llmqsim"
 
 FOUNDATION = {"errors", "files", "terminal", "units", "registry", "rng", "version", "jit"}
-DATA = {"requests", "records", "options", "clients", "clock", "presets"}
+DATA = {"requests", "packed", "records", "options", "clients", "clock", "presets"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "files": {"errors"},
@@ -21,7 +21,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "rng": {"errors"},
     "units": {"errors"},
     "registry": {"errors", "units"},
-    "requests": {"errors"},
+    "packed": set(),
+    "requests": {"errors", "packed"},
     "records": set(),
     "options": set(),
     "clients": set(),

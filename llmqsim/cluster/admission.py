@@ -34,5 +34,6 @@ def refuse_unservable(table: RequestTable, deployment: Deployment) -> None:
     counted, so that a variant with less memory is not flattered by shorter answers.
     """
     reason = refusals(table, deployment)
-    table.data[INDEX["reason"]] = reason
-    table.data[INDEX["outcome"], reason != Reason.NONE] = Outcome.REJECTED
+    refused = reason != Reason.NONE
+    table.data[INDEX["reason"], refused] = reason[refused]
+    table.data[INDEX["outcome"], refused] = Outcome.REJECTED

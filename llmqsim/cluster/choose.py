@@ -46,8 +46,10 @@ def run(
             if engine == "compiled":
                 raise
             fallback = str(lacking)
+    table.open_rows(len(table))
     cluster = Cluster(table, deployment, keep_steps, clients)
     end_ns = cluster.run(until_ns)
+    table.close()
     usage = tuple(replica.usage for replica in cluster.replicas)
     return Finished("reference", end_ns, cluster.gaps, usage, cluster.step_log, fallback)
 
@@ -60,4 +62,5 @@ def _compiled(
         raise NotCompiled(reason)
     cluster = CompiledCluster(table, deployment, keep_steps, clients)
     end_ns = cluster.run(until_ns)
+    table.close()
     return Finished("compiled", end_ns, cluster.gaps, cluster.usage, cluster.step_log)

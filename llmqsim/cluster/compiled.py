@@ -17,6 +17,7 @@ from llmqsim.policies.ordering import Fcfs
 from llmqsim.policies.preemption import RecomputeNewest
 from llmqsim.policies.routing import LeastOutstanding, RoundRobin
 from llmqsim.records import GapHistogram, ReplicaUsage
+from llmqsim.packed import PIECE_ROWS
 from llmqsim.registry import name_of
 from llmqsim.requests import COLUMNS, GIVEN, INDEX, UNSET, Outcome, RequestTable
 
@@ -119,27 +120,51 @@ class CompiledCluster:
         in_turn = isinstance(deployment.routing, RoundRobin)
         replicas = Replicas(self.table, deployment, self.step_log is not None, _caches(deployment), loop)
         if loop is not None:
+            self.table.open_rows(len(self.table))
             replicas.run_loop(loop, clients.turnaround_ns, in_turn, until_ns)
-        elif in_turn:
-            self._deal(until_ns)
-            replicas.run_each(until_ns)
         else:
-            replicas.run_balanced(until_ns)
+            self._serve(replicas, in_turn, until_ns)
+            replicas.run_out(until_ns)
         return replicas
 
-    def _deal(self, until_ns: int | None) -> None:
-        """Round robin looks at nothing, so that every request can have its replica before the clock starts."""
-        data = self.table.data
+    def _serve(self, replicas: Replicas, in_turn: bool, until_ns: int | None) -> None:
+        """Send the rows of an open loop: all at once, or, where the table is streamed, stretch by stretch of them.
+
+        After each stretch the replicas are brought to the next row's time, and the rows that are over are packed.
+        """
+        table, rows, turn = self.table, len(self.table), 0
+        stretch = PIECE_ROWS if table.streamed else rows
+        for first in range(0, rows, stretch):
+            end = min(first + stretch, rows)
+            table.open_rows(end)
+            if in_turn:
+                turn = self._deal(first, end, turn, until_ns)
+                replicas.offer(first, end)
+            else:
+                replicas.balance(end, until_ns)
+            next_ns = int(table.intended_ns[end]) if end < rows else None
+            if next_ns is not None and (until_ns is None or next_ns < until_ns):
+                replicas.run_up_to(next_ns)
+                table.pack_finished()
+
+    def _deal(self, first: int, end: int, turn: int, until_ns: int | None) -> int:
+        """Give the rows first:end their replicas in turn, beginning with `turn`; return the next turn.
+
+        Round robin looks at nothing, so that they can have them before the clock gets there.
+        """
+        data = self.table.data[:, first:end]
         due_ns = data[INDEX["intended_ns"]]
         sent = data[INDEX["outcome"]] != Outcome.REJECTED
         if until_ns is not None:
             sent &= due_ns < until_ns
-        turns = np.cumsum(sent) - 1
+        turns = turn + np.cumsum(sent) - 1
         data[INDEX["replica"]] = np.where(sent, turns % self._deployment.replicas, -1)
         np.copyto(data[INDEX["arrival_ns"]], due_ns, where=sent)
+        return turn + int(sent.sum())
 
     def _undo(self) -> None:
         """Take back what the run wrote."""
+        self.table.unpack()
         if self._clients.loops:
             self.table.data[[INDEX["arrival_ns"], INDEX["intended_ns"]]] = UNSET
         for column in COLUMNS:

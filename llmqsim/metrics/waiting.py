@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from llmqsim.metrics.distribution import NS_PER_S, exact_sum, ratio
-from llmqsim.requests import INDEX, WAITS, RequestTable
+from llmqsim.requests import WAITS, RequestTable
 
 WORDS: dict[str, str] = {
     "slots": "a free slot (max_num_seqs)",
@@ -22,7 +22,7 @@ def waiting_for(table: RequestTable, served: np.ndarray) -> dict:
 
     `largest` is the reason with the greatest share; None when nobody waited.
     """
-    total_ns = {name: int(exact_sum(table.data[INDEX[f"wait_{name}_ns"]][served])) for name in WORDS}
+    total_ns = {name: int(exact_sum(getattr(table, f"wait_{name}_ns")[served])) for name in WORDS}
     everything = sum(total_ns.values())
     requests = int(served.sum())
     shown: dict = {

@@ -95,8 +95,10 @@ def build_servers(scenario: Scenario) -> Servers:
     return Servers(network, card, tp, deployment, origins)
 
 
-def build_workload(scenario: Scenario, servers: Servers, seed: int, replication: int) -> workload.Workload:
-    """Draw or read the requests. Raises ScenarioError or DataError."""
+def build_workload(
+    scenario: Scenario, servers: Servers, seed: int, replication: int, streamed: bool = False
+) -> workload.Workload:
+    """Draw or read the requests. streamed : see requests.RequestTable. Raises ScenarioError or DataError."""
     made = _located(
         scenario,
         lambda: workload.build(
@@ -106,6 +108,7 @@ def build_workload(scenario: Scenario, servers: Servers, seed: int, replication:
             base_folder=scenario.folder,
             max_model_len=servers.longest_request_tokens,
             block_size=servers.deployment.options.block_size,
+            streamed=streamed,
         ),
     )
     _promise(scenario, made.table)

@@ -47,12 +47,13 @@ def build(
     base_folder: str | Path,
     max_model_len: int | None,
     block_size: int = 16,
+    streamed: bool = False,
 ) -> Workload:
     """Draw or read all requests of a run.
 
     workload : the scenario's `workload` as plain values in SI units (keys absent or None where not given).
     base_folder : where relative file names start. max_model_len : tokens; limits answers when `max_tokens` is 'model'.
-    block_size : tokens of a KV block, in which shared prefixes are told.
+    block_size : tokens of a KV block, in which shared prefixes are told. streamed : see requests.RequestTable.
     Raises ScenarioError for a workload that can't be made, DataError for a file that can't be read.
     """
     given = {k: v for k, v in workload.items() if v is not None}
@@ -67,6 +68,7 @@ def build(
     table = RequestTable.from_columns(
         rows.classes,
         rows.tenants,
+        streamed,
         arrival_ns=rows.arrival_ns,
         prompt_tokens=rows.prompt,
         output_tokens=output,

@@ -175,22 +175,30 @@ class Replicas:
 
     # Running.
 
-    def run_each(self, until_ns: int | None) -> None:
-        """Every request has its replica (table.replica, -1: it is not sent): run the replicas one after the other."""
+    def offer(self, first: int, end: int) -> None:
+        """The rows first:end have their replicas (table.replica, -1: not sent): from now they can be delivered."""
         from llmqsim.engine.compiled import kernels
 
-        self.arena[at.G_ROUTED] = len(self._table)
+        self.arena[at.G_ROUTED] = end
         for index in range(self._count):
             base = self._base(index)
-            kernels.expect(self._table.data, self.arena, base, kernels.next_row(self._table.data, self.arena, base, -1))
-        self._run_out(until_ns)
+            if self.arena[base + at.R_DELIVER_ROW] < 0:
+                row = kernels.next_row(self._table.data, self.arena, base, first - 1)
+                kernels.expect(self._table.data, self.arena, base, row)
 
-    def run_balanced(self, until_ns: int | None) -> None:
-        """Send each request to the replica with the fewest in flight when it is due, and run all of them."""
+    def balance(self, end: int, until_ns: int | None) -> None:
+        """Send each row up to `end` to the replica with the fewest in flight when it is due, up to `until_ns`."""
         from llmqsim.engine.compiled import kernels
 
+        self.arena[at.G_ROWS] = end
         self._call(kernels.route, END_OF_TIME if until_ns is None else until_ns)
-        self._run_out(until_ns)
+
+    def run_up_to(self, now_ns: int) -> None:
+        """Bring every replica to where a router finds it that looks at `now_ns`."""
+        from llmqsim.engine.compiled import kernels
+
+        for index in range(self._count):
+            self._call(kernels.advance, self._base(index), now_ns, now_ns)
 
     def run_loop(self, loop: Loop, turnaround_ns: int, in_turn: bool, until_ns: int | None) -> None:
         """Clients send the rows, each the next one when its answer has come; in_turn: round robin, else least loaded."""
@@ -206,7 +214,7 @@ class Replicas:
         heap[:, 0], heap[:, 1] = clients * loop.ramp_up_ns // loop.clients, clients
         self._call(kernels.serve, END_OF_TIME if until_ns is None else until_ns)
 
-    def _run_out(self, until_ns: int | None) -> None:
+    def run_out(self, until_ns: int | None) -> None:
         """Run every replica until it has nothing left to do, or up to all that is before `until_ns`."""
         from llmqsim.engine.compiled import kernels
 
