@@ -103,6 +103,8 @@ def _run(scenario: Scenario, servers: Servers, workload, keep_steps: bool) -> ch
     until_ns = None if run.until is None else to_ns(run.until)
     try:
         return choose.run(run.engine, workload.table, servers.deployment, workload.clients, keep_steps, until_ns)
+    except ScenarioError as error:
+        raise ScenarioError(*(f"{scenario.where(fault.split(':', 1)[0])}: {fault}" for fault in error.faults)) from None
     except choose.NotCompiled as reason:
         told = f"the compiled engine has no form for this run: {reason}; use auto or reference"
         raise ScenarioError(scenario.fault("run.engine", told)) from None

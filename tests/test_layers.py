@@ -9,7 +9,7 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "llmqsim"
 
-FOUNDATION = {"errors", "files", "terminal", "units", "registry", "rng", "version", "jit"}
+FOUNDATION = {"errors", "files", "terminal", "units", "registry", "rng", "version", "jit", "memory"}
 DATA = {"requests", "packed", "records", "options", "clients", "clock", "presets"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
@@ -20,6 +20,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "clock": {"errors"},
     "rng": {"errors"},
     "units": {"errors"},
+    "memory": {"errors", "units"},
     "registry": {"errors", "units"},
     "packed": set(),
     "requests": {"errors", "packed"},

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from llmqsim.clients import Clients
 from llmqsim.cluster.cluster import Cluster
 from llmqsim.cluster.compiled import CompiledCluster, why_not
+from llmqsim.cluster.limits import refuse_too_large
 from llmqsim.engine.compiled import NotCompiled
 from llmqsim.engine.deployment import Deployment
 from llmqsim.records import GapHistogram, ReplicaUsage
@@ -36,8 +37,9 @@ def run(
 ) -> Finished:
     """Run with the engine asked for. "auto": the compiled one if it knows everything that this run has.
 
-    Raises NotCompiled when the compiled engine was asked for and does not.
+    Raises NotCompiled when the compiled engine was asked for and does not, ScenarioError for a run that can't fit.
     """
+    refuse_too_large(table, deployment, clients, keep_steps, until_ns)
     fallback = None
     if engine != "reference":
         try:

@@ -7,21 +7,19 @@ the same pattern piece by piece: for exponential gaps that is exactly the Poisso
 
 from __future__ import annotations
 
-import contextlib
 import math
-import os
-from pathlib import Path
 
 import numpy as np
 
 from llmqsim.errors import ScenarioError, or_known
-from llmqsim.units import NS_PER_S, format_bytes
+from llmqsim.memory import require
+from llmqsim.units import NS_PER_S
 from llmqsim.workload.gaps import RENEWALS, gap_shape, unit_gaps
 
 MAX_REQUESTS = 50_000_000
 """more would take a day to simulate"""
-BYTES_PER_REQUEST = 700
-"""peak memory of a run with its tables and figures, measured on 100,000 requests"""
+BYTES_PER_REQUEST = 220
+"""peak memory of a run that keeps its summary, measured on 10 million requests (docs/benchmarks.md)"""
 MAX_TIME_S = 4e9
 """127 years; the clock ends 20 years later."""
 
@@ -135,29 +133,16 @@ def to_ns(seconds: np.ndarray) -> np.ndarray:
     """Seconds, float64[n], to int64[n] ns, halves to even. Raises ScenarioError past the end of the clock."""
     if len(seconds) and seconds[-1] > MAX_TIME_S:
         raise ScenarioError(
-            f"workload: the last arrival would be at {seconds[-1]:.3g} s; the clock ends at {MAX_TIME_S:.3g} s"
+            f"workload: the last arrival would be at {seconds[-1]:.3g} s, {seconds[-1] * NS_PER_S:.3g} ns; the clock takes "
+            f"arrivals up to {MAX_TIME_S:.3g} s (int64 holds 2^63 = 9.22e+18 ns)"
         )
     return np.rint(seconds * NS_PER_S).astype(np.int64)
 
 
 def bounded(requests: float) -> int:
     """The number of requests, if as many can be simulated on this machine. Raises ScenarioError."""
-    need, have = requests * BYTES_PER_REQUEST, _memory_bytes()
-    if requests > MAX_REQUESTS or need > have:
-        limit = min(MAX_REQUESTS, int(have // BYTES_PER_REQUEST))
-        raise ScenarioError(
-            f"workload: about {requests:,.0f} requests need {format_bytes(need)} of memory; at most {limit:,} can be "
-            f"simulated on this machine ({format_bytes(have)}). "
-            "Lower workload.requests, workload.duration or workload.arrivals.rate"
-        )
+    hint = "lower workload.requests, workload.duration or workload.arrivals.rate"
+    require(requests * BYTES_PER_REQUEST, f"workload: about {requests:,.0f} requests", hint)
+    if requests > MAX_REQUESTS:
+        raise ScenarioError(f"workload: about {requests:,.0f} requests; at most {MAX_REQUESTS:,} are simulated; {hint}")
     return int(requests)
-
-
-def _memory_bytes() -> float:
-    """Memory of this machine, or of the container that this runs in; infinite where neither can be known."""
-    known = [math.inf]
-    with contextlib.suppress(AttributeError, ValueError, OSError):
-        known.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    with contextlib.suppress(ValueError, OSError):  # "max" where there is no limit
-        known.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
-    return min(known)

@@ -15,6 +15,7 @@ import numpy as np
 
 from llmqsim.clients import Clients
 from llmqsim.errors import ScenarioError
+from llmqsim.memory import require
 from llmqsim.requests import RequestTable
 from llmqsim.units import NS_PER_S
 from llmqsim.workload import predict, prefix
@@ -23,6 +24,8 @@ from llmqsim.workload.lengths import MAX_TOKENS
 from llmqsim.workload.replay import replay
 from llmqsim.workload.rows import Rows
 
+BYTES_PER_KEPT_REQUEST = 400
+"""peak memory of a run whose requests are all kept, measured on 2 million of them"""
 TRACE_HASH_BLOCK_TOKENS = 512
 """of Mooncake's published traces"""
 
@@ -64,6 +67,12 @@ def build(
         raise ScenarioError(_nobody(given.get("duration")))
     shared = given.get("prefix") or {}
     which, rows.prompt = prefix.recur(shared, rows.prompt, seed, replication)
+    if not streamed:
+        require(
+            len(rows.prompt) * BYTES_PER_KEPT_REQUEST,
+            f"workload: {len(rows.prompt):,} requests that are all kept",
+            "keep the summary only (--keep summary), or simulate fewer",
+        )
     output, max_tokens = _limit(rows, given.get("max_tokens", "model"), max_model_len, notes)
     table = RequestTable.from_columns(
         rows.classes,

@@ -6,14 +6,17 @@ the file is read again by the `csv` module (`trace_faults.py`), which knows line
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from llmqsim.errors import DataError, ScenarioError, did_you_mean, or_known
+from llmqsim.memory import require
 from llmqsim.workload.files import read_text
 from llmqsim.workload.trace_faults import Rows, checked_rows, is_clean, timestamps_s
 
@@ -27,6 +30,8 @@ NOT_USED_YET = ("session_id", "turn", "new_prompt_tokens", "cached_tokens", "rea
 LABELS = ("class", "tenant", "priority")
 """Columns that a trace may have beside times and lengths."""
 PREFIX_IDS = "prefix_hash_blocks"
+BYTES_PER_BYTE = 4
+"""memory for reading a plain trace: its bytes, its text, its bytes once more, its numbers"""
 QUANTISED_SHARE = 0.5
 
 
@@ -60,6 +65,9 @@ def read_trace(path: str | Path, format: str = "auto", need_times: bool = True) 
     need_times : refuse a file whose arrival column is empty (it can still be used for lengths).
     Raises DataError naming file, line, column and value, at most 20 faults at once.
     """
+    with contextlib.suppress(OSError, ValueError):  # what is wrong with the file itself, read_text says
+        size = os.stat(path).st_size
+        require(size * BYTES_PER_BYTE, f"workload.trace: {size:,} bytes of trace", "cut the file into parts")
     text = read_text(path, WHAT)
     header, body_start = _header(text, path)
     format = _format(header, format, path)

@@ -205,13 +205,16 @@ class Replicas:
         from llmqsim.engine.compiled.loop import kernels
 
         clients, turns = np.arange(loop.clients), self._place["turns"]
+        starts_ns = clients * loop.ramp_up_ns // loop.clients
+        if loop.clients * loop.ramp_up_ns >= 1 << 63:  # the product does not fit
+            starts_ns = [client * loop.ramp_up_ns // loop.clients for client in range(loop.clients)]
         self.arena[at.G_TURNS], self.arena[at.G_TURNS_SIZE] = turns, loop.clients
         self.arena[at.G_DUE], self.arena[at.G_ANSWERS] = self._place["due"], self._place["answers"]
         self.arena[at.G_STOP_NS] = at.NEVER if loop.stop_ns is None else loop.stop_ns
         self.arena[at.G_TURNAROUND_NS] = turnaround_ns
         self.arena[at.G_IN_TURN] = in_turn
         heap = self.arena[turns:][: 2 * loop.clients].reshape(-1, 2)  # in order of time: a heap already
-        heap[:, 0], heap[:, 1] = clients * loop.ramp_up_ns // loop.clients, clients
+        heap[:, 0], heap[:, 1] = starts_ns, clients
         self._call(kernels.serve, END_OF_TIME if until_ns is None else until_ns)
 
     def run_out(self, until_ns: int | None) -> None:
