@@ -29,14 +29,16 @@ def refuse_too_large(
             f"workload.arrivals.clients: {loop.clients:,} clients",
             "take fewer; a client in a loop sends again and again",
         )
+    if until_ns is not None or clients.timeout_ns is not None:
+        return  # whoever gives up, or is cut off, makes no more steps
     steps, seats = _least_steps(table, deployment), deployment.replicas * deployment.options.max_num_seqs
-    if keep_steps and until_ns is None:
+    if keep_steps:
         require(
             steps * BYTES_PER_STEP,
             f"keep_steps: {steps:,} steps in the log (at least: all answers in {seats:,} slots that are always full)",
             "simulate fewer requests, or leave keep_steps out",
         )
-    if until_ns is None and isinstance(deployment.cost, StepCost):
+    if isinstance(deployment.cost, StepCost):
         cost = deployment.cost
         shortest = step_ns(cost.costs, cost.params, 1, 1, 0, 0, 0.0, 1, 1)
         _refuse_longer(steps * shortest, f"{steps:,} steps of {shortest:,} ns (the fewest and the shortest that can be)")

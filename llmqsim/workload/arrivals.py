@@ -133,8 +133,8 @@ def to_ns(seconds: np.ndarray) -> np.ndarray:
     """Seconds, float64[n], to int64[n] ns, halves to even. Raises ScenarioError past the end of the clock."""
     if len(seconds) and seconds[-1] > MAX_TIME_S:
         raise ScenarioError(
-            f"workload: the last arrival would be at {seconds[-1]:.3g} s, {seconds[-1] * NS_PER_S:.3g} ns; the clock takes "
-            f"arrivals up to {MAX_TIME_S:.3g} s (int64 holds 2^63 = 9.22e+18 ns)"
+            f"workload: the last arrival would be at {seconds[-1]:.3g} s, {seconds[-1] * NS_PER_S:.3g} ns; the clock ends at "
+            f"{MAX_TIME_S:.3g} s (int64 holds 2^63 = 9.22e+18 ns)"
         )
     return np.rint(seconds * NS_PER_S).astype(np.int64)
 

@@ -24,8 +24,8 @@ from llmqsim.workload.lengths import MAX_TOKENS
 from llmqsim.workload.replay import replay
 from llmqsim.workload.rows import Rows
 
-BYTES_PER_KEPT_REQUEST = 400
-"""peak memory of a run whose requests are all kept, measured on 2 million of them"""
+BYTES_PER_KEPT_REQUEST = 800
+"""peak memory of a run whose requests are all kept and written as CSV, measured on a million of them"""
 TRACE_HASH_BLOCK_TOKENS = 512
 """of Mooncake's published traces"""
 

@@ -11,9 +11,12 @@ from typing import Any
 import numpy as np
 
 from llmqsim.errors import ScenarioError
+from llmqsim.memory import require
 from llmqsim.requests import PrefixTable
 from llmqsim.rng import stream
 
+BYTES_PER_BLOCK = 24
+"""memory while the hash of a block is made"""
 GROUP_SHIFT = 32
 """a shared block's hash is (number of its group or prompt, plus one) << 32 | position"""
 
@@ -52,6 +55,7 @@ def shared_blocks(
 def _counted_up(first: np.ndarray, in_first: np.ndarray, second: np.ndarray, in_second: np.ndarray) -> tuple:
     """Offsets and hashes of rows that each begin with blocks of one owner, then have blocks of another (int64[n] each)."""
     blocks = in_first + in_second
+    _fit(int(blocks.sum()))
     offsets = np.concatenate([[0], np.cumsum(blocks)])
     owners, counts = np.stack([first, second], axis=1).ravel(), np.stack([in_first, in_second], axis=1).ravel()
     # a hash is owner << GROUP_SHIFT plus position, and position is the place in the array less where the row begins
@@ -72,6 +76,8 @@ def trace_blocks(
             f"{key}: {hash_block_tokens:,} tokens and engine.block_size {block_size:,} don't divide one another; "
             "choose a block_size that does"
         )
+    covered = np.minimum(prompt, np.array([len(row) for row in ids], dtype=np.int64) * hash_block_tokens)
+    _fit(int((covered // block_size).sum()))
     nodes: dict[tuple[int, int], int] = {}
     hashes: list[int] = []
     offsets = [0]
@@ -86,6 +92,12 @@ def trace_blocks(
             hashes.append(chain[last_token // hash_block_tokens] << GROUP_SHIFT | position)
         offsets.append(len(hashes))
     return PrefixTable(np.array(offsets), np.array(hashes, dtype=np.int64))
+
+
+def _fit(blocks: int) -> None:
+    """Raises ScenarioError where so many hashes don't fit into memory."""
+    hint = "simulate fewer requests, or share fewer tokens"
+    require(blocks * BYTES_PER_BLOCK, f"workload.prefix: hashes of {blocks:,} KV blocks that prompts share", hint)
 
 
 def _in_order(spec: dict[str, Any], rows: int, choices: int, generator: np.random.Generator) -> np.ndarray:
