@@ -119,6 +119,9 @@ def _parser() -> argparse.ArgumentParser:
 
     bench = commands.add_parser("bench", help="how fast is the simulator on this machine?")
     bench.add_argument("--case", action="append", default=[], metavar="CASE", help="only this case; see docs/benchmarks.md")
+    bench.add_argument("--scale", action="store_true", help="also case g from 10,000 to 10 million requests")
+    bench.add_argument("--start", action="store_true", help="also what compiling, loading and `llmqsim run` take")
+    bench.add_argument("--all", action="store_true", help="every case, --scale and --start: the table of docs/benchmarks.md")
     bench.add_argument("--json", metavar="OUT", help="write the figures as JSON")
     bench.set_defaults(command=_bench)
 
@@ -264,11 +267,12 @@ def _schema(arguments: argparse.Namespace) -> int:
 
 
 def _bench(arguments: argparse.Namespace) -> int:
-    from llmqsim.benchmark import bench, bench_text
+    from llmqsim.benchmark import CASES, bench, bench_text
     from llmqsim.report import files
 
     check_outputs({"--json": arguments.json}, ())
-    told = bench(arguments.case)
+    cases = [*arguments.case, *(CASES if arguments.all else ())]
+    told = bench(list(dict.fromkeys(cases)), arguments.scale or arguments.all, arguments.start or arguments.all)
     if arguments.json:
         files.write_json(told, arguments.json)
     _say(bench_text(told))

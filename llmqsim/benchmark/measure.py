@@ -1,11 +1,15 @@
-"""One benchmark case in its own process: `python -m llmqsim.benchmark.measure a` prints its figures as JSON."""
+"""One measurement in its own process: `python -m llmqsim.benchmark.measure a` prints the figures of case a as JSON.
+
+`machine` measures the machine's own limits, `scale:N` case g with N requests, `compile` what all kernels take to compile
+(or to load, where they were compiled before). Whatever takes a second or less runs a few times, and the least counts:
+others on the machine can only add to it.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import resource
-import statistics
 import sys
 import tempfile
 import time
@@ -17,19 +21,32 @@ from typing import Any
 from llmqsim.report import files
 from llmqsim.scenario.build import build_servers
 from llmqsim.scenario.load import Scenario, load
-from llmqsim.simulation import simulate
+from llmqsim.simulation import prepare, simulate
 
 CHECKED_REQUESTS = 2000
-REPEATS = 5
+REPEATS = 9
 ONCE_ABOVE_S = 5.0
 """a case that takes longer than this runs once"""
+PARTS = ("load", "prepare", "simulate", "figures", "write")
+"""of a case's CPU seconds: scenario text, step costs, requests drawn and served, figures (in g part of simulate), JSON"""
+COMPILES = ("a", "b8", "e")
+"""cases that call every kernel between them"""
 SIMPY_TIMEOUTS = 200_000
 NUMBA_STEPS = 3_000_000
 
 
 def main() -> None:
-    """Print the figures of the case (or of the machine) that the command line names."""
-    print(json.dumps(machine() if sys.argv[1] == "machine" else case(sys.argv[1])))
+    """Print the figures of what the command line names."""
+    name = sys.argv[1]
+    if name == "machine":
+        told = machine()
+    elif name == "compile":
+        told = compile_all()
+    elif name.startswith("scale:"):
+        told = scale(int(name.partition(":")[2]))
+    else:
+        told = case(name)
+    print(json.dumps(told))
 
 
 def scenario(name: str, *sets: str) -> Scenario:
@@ -49,10 +66,7 @@ def result_hash(summary: dict[str, Any]) -> str:
 def case(name: str) -> dict[str, Any]:
     """Check a case against the reference engine on its first requests (that compiles, too), then time it."""
     check = _check(name)
-    runs = [_timed(name)]
-    if sum(runs[0]["parts"].values()) < ONCE_ABOVE_S:
-        runs += [_timed(name) for _ in range(REPEATS - 1)]
-    run = sorted(runs, key=lambda run: sum(run["parts"].values()))[len(runs) // 2]
+    run = _least(name)
     seconds = sum(run["parts"].values())
     return {
         "case": name,
@@ -61,7 +75,7 @@ def case(name: str) -> dict[str, Any]:
         "cpu_s": seconds,
         "requests_per_cpu_s": round(run["requests"] / seconds),
         "tokens_per_cpu_s": round(run["tokens"] / seconds),
-        "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "peak_rss_bytes": _peak_bytes(),
         "result_hash": run["hash"],
         "steps": run["steps"],
         "parts_cpu_s": run["parts"],
@@ -69,20 +83,51 @@ def case(name: str) -> dict[str, Any]:
     }
 
 
-def _timed(name: str) -> dict[str, Any]:
+def scale(requests: int) -> dict[str, Any]:
+    """Case g with so many requests."""
+    size = f"workload.requests={requests}"
+    _timed("g", "workload.requests=1000")
+    run = _least("g", size)
+    return {"requests": requests, "cpu_s": sum(run["parts"].values()), "peak_rss_bytes": _peak_bytes()}
+
+
+def compile_all() -> dict[str, float]:
+    """CPU and wall seconds until every kernel of the compiled engine has run once."""
+    marks = time.process_time(), time.perf_counter()
+    for name in COMPILES:
+        simulate(scenario(name, "workload.requests=50", "run.engine=compiled")).summary()
+    return {"cpu_s": time.process_time() - marks[0], "wall_s": time.perf_counter() - marks[1]}
+
+
+def _peak_bytes() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _least(name: str, *sets: str) -> dict[str, Any]:
+    """The quickest of a few runs."""
+    runs = [_timed(name, *sets)]
+    while len(runs) < REPEATS and sum(runs[0]["parts"].values()) < ONCE_ABOVE_S:
+        runs.append(_timed(name, *sets))
+    return min(runs, key=lambda run: sum(run["parts"].values()))
+
+
+def _timed(name: str, *sets: str) -> dict[str, Any]:
     """Load, simulate, write JSON: what it did, and the CPU seconds of the parts."""
     marks = [time.process_time()]
-    loaded = scenario(name)
+    loaded = scenario(name, *sets)
     marks.append(time.process_time())
-    result = simulate(loaded, keep="summary")
+    prepared = prepare(loaded)
+    marks.append(time.process_time())
+    run = loaded.spec.run
+    result = prepared.run(run.seed, run.replication, keep="summary" if name == "g" else "requests")
     marks.append(time.process_time())
     summary = result.summary()
+    marks.append(time.process_time())
     with tempfile.TemporaryDirectory() as folder:
         files.write_json(summary, str(Path(folder) / "result.json"))
     marks.append(time.process_time())
-    parts = dict(zip(("load", "simulate", "report"), (b - a for a, b in zip(marks, marks[1:])), strict=True))
     return {
-        "parts": parts,
+        "parts": dict(zip(PARTS, (b - a for a, b in zip(marks, marks[1:])), strict=True)),
         "engine": result.engine,
         "requests": summary["requests"]["arrived"],
         "tokens": sum(usage.tokens for usage in result.usage),
@@ -113,9 +158,9 @@ def machine() -> dict[str, int]:
     cost = build_servers(scenario("a")).deployment.cost
     decode_steps(cost.costs, cost.params, 1, 1)
     return {
-        "simpy_timeouts_per_cpu_s": round(SIMPY_TIMEOUTS / _median_s(_simpy_timeouts)),
+        "simpy_timeouts_per_cpu_s": round(SIMPY_TIMEOUTS / _least_s(_simpy_timeouts)),
         "numba_steps_per_cpu_s": round(
-            NUMBA_STEPS / _median_s(lambda: decode_steps(cost.costs, cost.params, NUMBA_STEPS, 32))
+            NUMBA_STEPS / _least_s(lambda: decode_steps(cost.costs, cost.params, NUMBA_STEPS, 32))
         ),
     }
 
@@ -133,14 +178,14 @@ def _simpy_timeouts() -> None:
     env.run()
 
 
-def _median_s(work: Callable[[], Any]) -> float:
-    """Median CPU seconds of a few runs."""
+def _least_s(work: Callable[[], Any]) -> float:
+    """CPU seconds of the quickest of a few runs."""
     seconds = []
     for _ in range(REPEATS):
         began = time.process_time()
         work()
         seconds.append(time.process_time() - began)
-    return statistics.median(seconds)
+    return min(seconds)
 
 
 if __name__ == "__main__":

@@ -42,3 +42,39 @@ def test_what_is_not_in_scope_is_named_and_skipped(monkeypatch, capsys):
 def test_an_unknown_case_is_refused(capsys):
     assert main(["bench", "--case", "aa"]) == 2
     assert "--case aa: unknown case" in capsys.readouterr().err
+
+
+def test_the_exponent_is_fitted_and_starts_are_shown(monkeypatch, capsys):
+    def measured(name, **environment):
+        if name == "machine":
+            return {"simpy_timeouts_per_cpu_s": 1_000_000, "numba_steps_per_cpu_s": 2_000_000}
+        if name == "compile":
+            return {"cpu_s": 20.0, "wall_s": 21.0} if "NUMBA_CACHE_DIR" in environment else {}
+        requests = int(name.removeprefix("scale:"))
+        return {"requests": requests, "cpu_s": 1e-7 * requests**1.1, "peak_rss_bytes": 10**9}
+
+    monkeypatch.setattr(benchmark, "_in_its_own_process", measured)
+    monkeypatch.setattr(benchmark.subprocess, "run", lambda *_, **__: None)
+    told = benchmark.bench(["d16"], scale=True, start=True)
+    assert told["scale"]["exponent"] == pytest.approx(1.1) and told["scale"]["exponent_large"] == pytest.approx(1.1)
+    assert [point["requests"] for point in told["scale"]["points"]] == [10**4, 10**5, 10**6, 10**7]
+    shown = benchmark.bench_text(told)
+    assert "exponent 1.10, 1.10 from 100,000 on" in shown
+    assert "compiling all kernels 20.0 s of CPU (21.0 s)" in shown
+
+
+def test_a_size_of_the_scale_is_measured():
+    told = measure.scale(2000)
+    assert told["requests"] == 2000 and told["cpu_s"] > 0 and told["peak_rss_bytes"] > 10**7
+
+
+def test_the_cases_that_compile_call_every_kernel():
+    """A kernel that none of them calls would be compiled later, unannounced."""
+    from llmqsim.engine.compiled import kernels
+    from llmqsim.engine.compiled.loop import kernels as loop
+    from llmqsim.metrics import kernels as figures
+    from llmqsim.workload import kernels as lengths
+
+    measure.compile_all()
+    tops = (kernels.advance, kernels.route, kernels.close, loop.serve, figures.add_floats, figures.count_up_to, lengths.draw)
+    assert all(getattr(top, "signatures", True) for top in tops)
