@@ -49,6 +49,8 @@ class EngineOptions:
     """stages that the layers of the model are cut into, on as many groups of tensor-parallel GPUs"""
     enable_expert_parallel: bool = False
     """whole experts on the tensor-parallel GPUs, not a slice of each"""
+    data_parallel_size: int = 1
+    """replicas whose experts are one set, spread over the GPUs of all of them; each keeps its own attention and KV"""
     cudagraph_mode: str = "full_and_piecewise"
     """which steps run captured: 'full_and_piecewise' all, 'full_decode_only' those without a prefill chunk"""
     cold_start: bool = False

@@ -42,8 +42,6 @@ def why_not(table: RequestTable, deployment: Deployment, clients: Clients) -> st
             return f"{key} '{name_of(field, policy)}'"
     if reason := _strange_loop(table, clients):
         return reason
-    if deployment.cold_steps and deployment.host.cold_step_s:
-        return "engine.cold_start"
     if clients.max_in_flight is not None:
         return "a cap on requests in flight"
     if clients.timeout_ns is not None:

@@ -6,12 +6,12 @@ LM head on the rows that are sampled, so they stand apart.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from llmqsim.cost.coefficients import Kernels
+from llmqsim.cost.linear import LinearOp, Matrix
 from llmqsim.cost.mla import LatentAttention
 from llmqsim.cost.operators import Gemm
 from llmqsim.cost.quantized import typed
@@ -28,31 +28,6 @@ SAMPLER_BYTES_PER_LOGIT = 12
 
 
 @dataclass(frozen=True)
-class LinearOp:
-    """An operator whose time depends on the tokens n of a step alone. `calls` is how often it runs in a step."""
-
-    name: str
-    calls: int
-    seconds: Callable[[np.ndarray], np.ndarray]
-    """seconds of one call for an array of token counts"""
-    formula: Callable[[int], str]
-    """shape and formula of one call with the numbers of n tokens filled in"""
-    work: Callable[[int], tuple[float | None, float]]
-    """(FLOPs, bytes moved) of one call on one GPU; no FLOPs where they don't count"""
-
-
-@dataclass(frozen=True)
-class Matrix:
-    """A weight matrix on each GPU: Y[m, n] = X[m, k] W[k, n], in so many layers."""
-
-    name: str
-    n: int
-    k: int
-    layers: int
-    dtype: str
-
-
-@dataclass(frozen=True)
 class Layer:
     """The shapes of one GPU's share of a model under tensor parallelism.
 
@@ -64,6 +39,8 @@ class Layer:
     kernels: Kernels
     pipeline_parallel_size: int = 1
     expert_parallel: bool = False
+    data_parallel_size: int = 1
+    """replicas that share one set of experts; the others are taken to bring as many tokens to each step"""
 
     @property
     def heads(self) -> int:
@@ -146,6 +123,8 @@ class Layer:
         ops = [self._gemm(matrix) for matrix in self.matrices()]
         if self.model.experts:
             ops.append(self._experts())
+        if self.data_parallel_size > 1:
+            ops.append(self._exchange())
         ops.append(self._elementwise())
         if self.tensor_parallel_size > 1:
             ops.append(self._all_reduce())
@@ -243,13 +222,34 @@ class Layer:
             m.moe_intermediate,
             m.experts,
             m.experts_per_token,
-            self.tensor_parallel_size,
+            self.tensor_parallel_size * self.data_parallel_size,
             self.expert_parallel,
             3 if m.gated else 2,
             self.kernels.measured,
             m.weight_dtype,
         )
-        return LinearOp("routed experts", m.moe_layers, experts.seconds, experts.formula, experts.work)
+        all_of = self.data_parallel_size
+        return LinearOp(
+            "routed experts",
+            m.moe_layers,
+            lambda tokens: experts.seconds(all_of * np.asarray(tokens)),
+            lambda tokens: experts.formula(all_of * tokens),
+            lambda tokens: experts.work(all_of * tokens),
+        )
+
+    def _exchange(self) -> LinearOp:
+        """Tokens of all replicas to the GPUs of their experts and back: an all-gather and a reduce-scatter, together as
+        much as an all-reduce of them all.
+        """
+        kernel, replicas = self.kernels.all_reduce, self.data_parallel_size
+        per_token = self.model.dtype_bytes * self.model.hidden * replicas
+        return LinearOp(
+            "exchange between replicas",
+            self.model.moe_layers,
+            lambda tokens: kernel.seconds(np.asarray(tokens, dtype=np.float64) * per_token, replicas),
+            lambda tokens: f"{tokens} x {per_token:,} B gathered and scattered over {replicas} replicas",
+            lambda tokens: (None, tokens * per_token),
+        )
 
     def _elementwise(self) -> LinearOp:
         kernel, per_token = self.kernels.elementwise, self.elementwise_bytes_per_token()

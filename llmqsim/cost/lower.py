@@ -133,7 +133,8 @@ def lower(
 def layer_of(model: Model, gpu: Gpu, tp: int, options: EngineOptions, store: Store | None = None) -> Layer:
     """The operators of one GPU's share of the model."""
     kernels = tabled(load_kernels(gpu, model.kv_dtype_bytes(options.kv_cache_dtype)), gpu, options.preset, store)
-    return Layer(model, tp, kernels, options.pipeline_parallel_size, options.enable_expert_parallel)
+    stages, whole = options.pipeline_parallel_size, options.enable_expert_parallel
+    return Layer(model, tp, kernels, stages, whole, options.data_parallel_size)
 
 
 def _unfitted(model: Model, options: EngineOptions) -> tuple[str, ...]:

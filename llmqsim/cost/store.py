@@ -80,7 +80,7 @@ def machine_of(card: Gpu) -> Machine:
 def device_of(card: Gpu) -> str | None:
     """The device label of the kernel tables that stands for a GPU preset: its own, or the one it borrows from."""
     devices = read_preset("devices.yaml")["devices"]
-    for wanted in (card.name, card.coefficients):
+    for wanted in (card.name, card.relative, card.coefficients):
         for device, entry in devices.items():
             if wanted in entry["presets"]:
                 return device

@@ -151,6 +151,8 @@ def _notes(provenance: tuple[str, ...], card: Gpu) -> tuple[str, ...]:
     """What remains true of the constants' provenance once tables are on top; the tables say their own."""
     device, borrowed = device_of(card), device_of(replace(card, name=""))
     kept = tuple(note for note in provenance if not note.startswith(CONSTANTS_ERROR))
+    if card.relative not in ("", card.coefficients):
+        return (f"{card.name} is not measured: kernel timings of {device} on its own bandwidth and FLOP/s", *kept[1:])
     return kept if device == borrowed else (f"kernel timings of {device}, bfloat16", *kept[1:])
 
 

@@ -48,6 +48,8 @@ class Gpu:
     """to the other GPUs of the node, one direction"""
     coefficients: str
     """name of the coefficient file; another GPU's name when this one takes its nearest relative's efficiencies"""
+    relative: str = ""
+    """GPU preset whose kernel timings are the nearest, where that is not the one that lends `coefficients`"""
     interconnect: str = "nvlink"
     """name of the link to the other GPUs of a replica"""
     interconnect_latency_s: float | None = None
@@ -79,6 +81,7 @@ def gpu(name: str) -> Gpu:
         architecture=entry["architecture"],
         flops_per_s=flops,
         coefficients=entry["coefficients"],
+        relative=entry.get("relative", ""),
         interconnect_bytes_per_s=0.0,
         sources=origins,
         **values,
@@ -151,7 +154,7 @@ def own_gpu(values: Mapping[str, Any]) -> Gpu:
     origins |= {field_name: WRITTEN for field_name in changed} | {f"flops_per_s.{dtype}": WRITTEN for dtype in flops}
     origins.pop("flops_per_s", None)
     name = given.get("name") or f"{base.name} as changed in the scenario"
-    return replace(base, name=name, sources=origins, **changed)
+    return replace(base, name=name, relative=base.relative or base.name, sources=origins, **changed)
 
 
 def _nearest(bandwidth: float, flops: float) -> Gpu:

@@ -125,14 +125,16 @@ class Model:
         idle = self.moe_layers * (self.experts - self.experts_per_token) * weights.mlp(self, self.moe_intermediate)
         return self.parameters - idle
 
-    def weight_bytes(self, tensor_parallel_size: int = 1, pipeline_parallel_size: int = 1) -> int:
+    def weight_bytes(
+        self, tensor_parallel_size: int = 1, pipeline_parallel_size: int = 1, data_parallel_size: int = 1
+    ) -> int:
         """Bytes of weights on the fullest GPU.
 
         Matrices, embedding and LM head are split, with KV heads copied where there are fewer than GPUs; norms, routers,
         MLA's down-projections and position embeddings are whole on each. Expert parallelism places whole experts where
-        tensor parallelism splits each: the bytes are the same. Pipeline stages hold equal numbers of layers.
+        tensor parallelism splits each: the bytes are the same; data_parallel_size replicas share them. Pipeline stages hold equal numbers of layers.
         """
-        return weights.bytes_per_gpu(self, tensor_parallel_size, pipeline_parallel_size)
+        return weights.bytes_per_gpu(self, tensor_parallel_size, pipeline_parallel_size, data_parallel_size)
 
     def kv_heads_per_gpu(self, tensor_parallel_size: int) -> int:
         """KV heads on each GPU: split, but at least one (vLLM copies them beyond that)."""

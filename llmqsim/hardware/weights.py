@@ -75,10 +75,13 @@ def latent_projections(m: Model) -> int:
     return m.hidden * (m.kv_lora_rank + m.qk_rope_head_dim) + m.hidden * m.q_lora_rank
 
 
-def bytes_per_gpu(m: Model, tp: int, pp: int) -> int:
-    """Bytes of weights on the fullest GPU: an equal share of the layers, and the embedding or the LM head."""
+def bytes_per_gpu(m: Model, tp: int, pp: int, dp: int = 1) -> int:
+    """Bytes of weights on the fullest GPU: an equal share of the layers, and the embedding or the LM head.
+
+    dp : replicas that share one set of experts.
+    """
     inside = [part for part in parts(m) if part.inside]
-    split = sum(part.bytes for part in inside if part.split != "whole")
+    split = sum(part.bytes / (dp if part.split == "experts" else 1) for part in inside if part.split != "whole")
     copies = m.kv_heads_per_gpu(tp) * tp - m.kv_heads
     if copies and not m.kv_lora_rank:
         each = WEIGHT_BYTES[linear_dtypes(m)["attention"]]

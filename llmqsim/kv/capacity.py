@@ -159,7 +159,7 @@ def _weights(model: Model, tp: int, options: EngineOptions) -> Item:
     each = "2 bytes" if model.weight_dtype == "bfloat16" else f"as {model.weight_dtype} where quantised"
     gpus = f"{tp} GPU(s)" + (f" x {pp} stages, the fullest of them" if pp > 1 else "")
     text = f"{model.parameters:,} parameters x {each} over {gpus}"
-    return Item("weights", -model.weight_bytes(tp, pp), text)
+    return Item("weights", -model.weight_bytes(tp, pp, options.data_parallel_size), text)
 
 
 def _reserve(model: Model, tp: int, options: EngineOptions) -> list[Item]:

@@ -170,7 +170,9 @@ def _model(scenario: Scenario, servers: Servers) -> dict[str, Any] | None:
         "parameters": model.parameters,
         "weight_bytes": model.weight_bytes(),
         "weight_bytes_per_gpu": model.weight_bytes(
-            servers.tensor_parallel_size, servers.deployment.options.pipeline_parallel_size
+            servers.tensor_parallel_size,
+            servers.deployment.options.pipeline_parallel_size,
+            servers.deployment.options.data_parallel_size,
         ),
     }
 

@@ -227,6 +227,7 @@ def _check_parallel(scenario: Scenario, network: Model | None) -> None:
     spec = scenario.spec
     tp, pp, experts = spec.tensor_parallel_size, spec.pipeline_parallel_size, bool(spec.engine.enable_expert_parallel)
     faults = {} if network is None else network.parallel_faults(tp, pp, experts)
+    faults |= _shared_experts(spec, network)
     if pp > 1 and spec.cost.model != "calibrated":
         faults["pipeline_parallel_size"] = (
             f"stages are not modelled with a {spec.cost.model} step cost (got {pp}); put them into the cost"
@@ -237,6 +238,23 @@ def _check_parallel(scenario: Scenario, network: Model | None) -> None:
         faults[key] = "needs a model, and the scenario names none; give model, or leave it out"
     if faults:
         raise ScenarioError(*(scenario.fault(key, sentence) for key, sentence in faults.items()))
+
+
+def _shared_experts(spec: Any, network: Model | None) -> dict[str, str]:
+    """Scenario key to why replicas can't share their experts as asked (a sentence)."""
+    size, key = spec.engine.data_parallel_size or 1, "engine.data_parallel_size"
+    if size == 1:
+        return {}
+    if network is None or not network.experts:
+        return {key: f"shares experts, and the model has none (got {size}); use replicas alone"}
+    if not spec.engine.enable_expert_parallel:
+        return {key: f"shares experts only with engine.enable_expert_parallel (got {size}); set it, or use replicas alone"}
+    if spec.replicas % size:
+        return {key: f"replicas must be a multiple of it (got {size} with replicas {spec.replicas})"}
+    if network.experts % (spec.tensor_parallel_size * size):
+        gpus = spec.tensor_parallel_size * size
+        return {key: f"{network.experts} experts of {network.name} can't be spread evenly over {gpus} GPUs (got {size})"}
+    return {}
 
 
 def _needs_model(scenario: Scenario) -> str | None:

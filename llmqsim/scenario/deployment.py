@@ -153,6 +153,11 @@ class Engine(Spec):
     enable_expert_parallel: Flag | None = Field(
         None, description="Whole experts on each of the tensor-parallel GPUs instead of a slice of every one?"
     )
+    data_parallel_size: Count | None = Field(
+        None,
+        description="Replicas that share one set of experts, spread over the GPUs of all of them (vLLM's option of that "
+        "name, with enable_expert_parallel); `replicas` must be a multiple.",
+    )
     sampler: Annotated[str, rules.choice("plain", "top_p")] | None = Field(
         None,
         description="`top_p` sorts the vocabulary for top-p or top-k in every step; default: as the model is "

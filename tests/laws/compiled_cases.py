@@ -42,6 +42,7 @@ class Compared:
     cached_read_percent: int = 100
     near_admissions: int = 64
     """of kv/prefix.py"""
+    cold_steps: int = 0
 
     def clients(self) -> Clients:
         """Who sends the requests."""
@@ -79,8 +80,9 @@ class Compared:
             )
         )
         cost = replace(cost, cached_read_percent=self.cached_read_percent)
-        host = HostCost(request_before_s=before / 1e9, request_after_s=after / 1e9)
-        return deployment(cost=cost, host=host, **self.case.servers)
+        cold = {"cold_step_s": 0.031, "cold_steps": self.cold_steps}
+        host = HostCost(request_before_s=before / 1e9, request_after_s=after / 1e9, **cold)
+        return deployment(cost=cost, host=host, cold_start=self.cold_steps > 0, **self.case.servers)
 
 
 @cache
@@ -155,6 +157,7 @@ def compared(seed: int) -> Compared:
         cached_read_percent=pick(100, 50, 0),
         near_admissions=pick(64, 0, 1, 3),
         until_ns=None if until is None else max(grid, int((span * grid + 30 * step[0]) * until) // grid * grid),
+        cold_steps=pick(0, 0, 0, 1, 3),
     )
 
 

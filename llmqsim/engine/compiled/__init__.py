@@ -45,6 +45,7 @@ class Replicas:
         self._table = table
         self._cost = servers.cost
         self._count = servers.replicas
+        self._cold_steps = servers.cold_steps
         self._logs: list[np.ndarray] = []
         self._slots = min(servers.options.max_num_seqs, max(1, len(table)))
         self._keys = number_keys(table.prefixes) if caching and table.prefixes is not None else None
@@ -122,6 +123,7 @@ class Replicas:
             at.G_NO_PREEMPTION: caching and options.kv_offloading_bytes > 0,
             at.G_CACHED_PERCENT: servers.cost.cached_read_percent,
             at.G_NEAR_ADMISSIONS: prefix_pool.NEAR_ADMISSIONS,
+            at.G_COLD_NS: to_ns(servers.host.cold_step_s),
             at.G_CLASSES: len(self._table.classes),
             at.G_SLOTS: self._slots,
             at.G_NEXT_NS: place["next"],
@@ -147,6 +149,7 @@ class Replicas:
             at.R_USABLE_BLOCKS: usable,
             at.R_FREE_BLOCKS: usable,
             at.R_FREE_SLOTS: slots,
+            at.R_COLD: self._cold_steps,
             **{getattr(at, f"R_{name}"): base + offset for name, offset in self._parts.items()},
         }
         for word, value in values.items():

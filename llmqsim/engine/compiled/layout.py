@@ -44,6 +44,7 @@ LIMB = 1 << 60
     G_WARM,
     G_CACHED_PERCENT,
     G_NEAR_ADMISSIONS,
+    G_COLD_NS,
     G_CLASSES,
     G_SLOTS,
     G_NEXT_NS,
@@ -67,7 +68,7 @@ LIMB = 1 << 60
     G_LAST_TURN_NS,
     G_IN_TURN,
     GLOBALS,
-) = range(44)
+) = range(45)
 
 # Scalars of a replica.
 (
@@ -104,6 +105,7 @@ LIMB = 1 << 60
     R_NODES_USED,
     R_ADMISSIONS,
     R_REPEATED,
+    R_COLD,
     R_ORDER,
     R_STACK,
     R_FREE,
@@ -131,7 +133,7 @@ LIMB = 1 << 60
     U_END_NS,
     U_CUT,
     _END,
-) = range(59)
+) = range(60)
 R_CLOCKS = _END
 """four words, as rules.WAIT_*"""
 U_OUTSIDE = R_CLOCKS + 4

@@ -37,6 +37,7 @@ from llmqsim.engine.compiled.step.kernels import (
     read_kv,
     slot_at,
     start,
+    start_cold,
     step_at,
 )
 from llmqsim.jit import kernel
@@ -372,6 +373,7 @@ def form_grouped(table, arena, costs, params, base, now):
         members + arena[step + T_SAMPLED],
         running,
     )
+    start_cold(arena, base, step)
     queue_up(arena, base, step, now)
     if arena[base + R_PREFILLING] > 0 or arena[base + R_ORDER_END] > newcomers_from:
         sort_out(arena, base, step, newcomers_from)

@@ -281,8 +281,17 @@ def form(table, arena, costs, params, base, now):
         arena[step + T_SAMPLED],
         running,
     )
+    start_cold(arena, base, step)
     queue_up(arena, base, step, now)
     return True
+
+
+@kernel
+def start_cold(arena, base, step):
+    """A server that has just started takes longer over its first steps with a prefill chunk."""
+    if arena[base + R_COLD] > 0 and arena[step + T_CHUNKS] > 0:
+        arena[base + R_COLD] -= 1
+        arena[step + T_DURATION_NS] += arena[G_COLD_NS]
 
 
 @kernel
