@@ -111,11 +111,12 @@ def _parser() -> argparse.ArgumentParser:
     schema.add_argument("--policies", action="store_true", help="print every policy, with its parameters and source")
     schema.set_defaults(command=_schema)
 
-    from llmqsim import cli_calibrate, cli_sweep, cli_tradeoff
+    from llmqsim import cli_calibrate, cli_sweep, cli_tradeoff, cli_validate
 
     cli_calibrate.add_commands(commands)
     cli_sweep.add_commands(commands)
     cli_tradeoff.add_commands(commands, _scenario_arguments)
+    cli_validate.add_commands(commands)
 
     bench = commands.add_parser("bench", help="how fast is the simulator on this machine?")
     bench.add_argument("--case", action="append", default=[], metavar="CASE", help="only this case; see docs/benchmarks.md")

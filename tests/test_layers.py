@@ -49,12 +49,15 @@ MAY_IMPORT: dict[str, set[str]] = {
     "benchmark": FOUNDATION | DATA | {"simulation", "scenario", "scenario.build", "report", "cost"},
     "sweep": FOUNDATION | {"scenario", "simulation"},
     "cli": FOUNDATION | DATA | {"benchmark", "result", "metrics", "simulation", "scenario", "report", "workload", "cost", "engine"}
-    | {"cli_calibrate", "cli_sweep", "cli_tradeoff"},
+    | {"cli_calibrate", "cli_sweep", "cli_tradeoff", "cli_validate"},
     "tradeoff": FOUNDATION | {"scenario", "simulation"},
     "cli_tradeoff": FOUNDATION | {"report", "tradeoff"},
     "cli_sweep": FOUNDATION | {"report", "sweep"},
     "cli_calibrate": FOUNDATION | {"report", "cost", "calibrate", "cli_measure"},
     "cli_measure": {"errors"},
+    # a user of the simulator, like report and benchmark: it reads measured runs, simulates them and compares
+    "validate": FOUNDATION | DATA | {"simulation", "scenario", "scenario.build", "result", "metrics", "hardware", "cost"},
+    "cli_validate": FOUNDATION | {"validate"},
 }
 
 

@@ -1,0 +1,189 @@
+"""`config` of a case to the scenario's keys of the servers: model, GPU, parallelism, engine options.
+
+What is not stated is left to the engine preset. `notes` say what was taken for something else; such a case is outside
+the envelope.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from llmqsim.errors import ScenarioError
+from llmqsim.hardware.data import read_preset
+from llmqsim.validate import names
+from llmqsim.validate.quantized import quantization, weight_types
+
+COPIED = {
+    "max_num_seqs": "max_num_seqs",
+    "max_batch_per_engine": "max_num_seqs",
+    "max_batch_size": "max_num_seqs",
+    "max_num_batched_tokens": "max_num_batched_tokens",
+    "max_num_tokens": "max_num_batched_tokens",
+    "chunked_prefill": "enable_chunked_prefill",
+    "enable_chunked_prefill": "enable_chunked_prefill",
+    "prefix_caching": "enable_prefix_caching",
+    "enable_prefix_caching": "enable_prefix_caching",
+    "gpu_memory_utilization": "gpu_memory_utilization",
+    "block_size": "block_size",
+    "max_model_len": "max_model_len",
+    "kv_blocks": "num_gpu_blocks_override",
+    "num_gpu_blocks": "num_gpu_blocks_override",
+    "async_scheduling": "async_scheduling",
+    "kv_cache_dtype": "kv_cache_dtype",
+    "sampler": "sampler",
+}
+"""key of a case -> key under `engine`"""
+BEST_KNOWN = frozenset({"kv_blocks_estimate"})
+"""stated by others and left aside: the capacity model is nearer to the measured pools"""
+TRT_TOKENS = 8192
+
+
+@dataclass
+class Servers:
+    """Scenario keys of the servers, GPUs they take, and what a reader should know. outside : why not in the envelope."""
+
+    keys: dict[str, Any]
+    gpus: int
+    notes: list[str] = field(default_factory=list)
+    outside: list[str] = field(default_factory=list)
+    product: str = ""
+
+    @property
+    def engine(self) -> dict[str, Any]:
+        """The keys under `engine`."""
+        return self.keys["engine"]
+
+
+def servers(config: Mapping[str, Any], entry: Mapping[str, Any]) -> Servers:
+    """The servers of one entry. Raises ScenarioError, naming the key, where they can't be known."""
+    faults = [f"{key}: missing" for key in ("model", "gpu", "engine") if not config.get(key)]
+    if faults:
+        raise ScenarioError(*faults)
+    tp, pp, dp, shape_notes = _shape(config, entry)
+    made = Servers({}, tp * pp * dp, outside=shape_notes)
+    card = names.gpu_preset(str(config["gpu"]))
+    network = _model(config)
+    preset, note = names.engine_preset(
+        str(config["engine"]), _version(config), names.version_by_date(str(config["engine"]), config.get("measured_on"))
+    )
+    made.product = next((stem for word, stem in names.PRODUCTS if word in str(config["engine"]).lower()), "")
+    if note:
+        made.notes.append(note)
+    made.keys = {"model": network, "gpu": card, "replicas": dp, "tensor_parallel_size": tp, "engine": {"preset": preset}}
+    if dp > 1:
+        made.keys["routing"] = "least_outstanding"
+    if pp > 1:
+        made.keys["pipeline_parallel_size"] = pp
+    if link := config.get("interconnect") or config.get("link"):
+        made.keys["interconnect"] = link
+    _engine(made, config, network, tp)
+    _known_gpu(made, card)
+    return made
+
+
+def _version(config: Mapping[str, Any]) -> str | None:
+    """The engine's version, from its own key or from its name ("NIM 1.8.0 (TensorRT-LLM)" has none of the engine's)."""
+    version = config.get("engine_version")
+    return None if version is None else str(version)
+
+
+def _shape(config: Mapping[str, Any], entry: Mapping[str, Any]) -> tuple[int, int, int, list[str]]:
+    """Tensor, pipeline and data parallel size."""
+
+    def size(*keys: str) -> int | None:
+        for source in (entry, config):
+            for key in keys:
+                value = source.get(key)
+                if isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 1:
+                    return int(value)
+        return None
+
+    pp = size("pp", "pipeline_parallel_size") or 1
+    dp = size("dp", "data_parallel_size", "replicas") or 1
+    tp = size("tp", "tensor_parallel_size")
+    notes = []
+    attention_dp = size("attention_dp_size") or 1
+    if attention_dp > 1:
+        tp, dp = max(attention_dp if attention_dp <= 16 else 8, 1), 1
+        notes.append("attention in data parallel is taken as tensor parallel")
+    elif tp is not None and tp > 16 and size("moe_ep_size", "ep"):
+        tp = size("moe_ep_size", "ep")
+        notes.append(f"a stated tensor parallel size beyond a node is taken as {tp}")
+    if tp is None:
+        gpus = size("n_gpus", "num_gpus", "gpus")
+        tp = 1 if gpus is None else max(1, gpus // (pp * dp))
+    return tp, pp, dp, notes
+
+
+def _model(config: Mapping[str, Any]) -> str:
+    """The preset, by the model's name or else its path."""
+    try:
+        return names.model_preset(str(config["model"]))
+    except ScenarioError:
+        if not config.get("model_path"):
+            raise
+        return names.model_preset(str(config["model_path"]))
+
+
+def _engine(made: Servers, config: Mapping[str, Any], network: str, tp: int) -> None:
+    options = made.engine
+    for key, ours in COPIED.items():
+        if config.get(key) is not None:
+            options[ours] = config[key]
+    if isinstance(options.get("max_model_len"), int):
+        longest = read_preset("models.yaml")["models"][network]["config"]
+        longest = longest.get("text_config", longest)["max_position_embeddings"]
+        options["max_model_len"] = min(options["max_model_len"], longest)
+    if config.get("cuda_graphs") is False or config.get("enforce_eager") is True:
+        options["enforce_eager"] = True
+    kind, note = quantization(config, network)
+    if kind:
+        options["quantization"] = kind
+    if note:
+        made.outside.append(note)
+    if made.product == "trtllm" and "kv_cache_dtype" not in options and "fp8" in weight_types(config, network):
+        options["kv_cache_dtype"] = "fp8"
+        made.notes.append("TensorRT-LLM with fp8 weights keeps an fp8 KV cache")
+    _pool(options, config)
+    experts = _experts(config)
+    if experts and _is_moe(network):
+        options["enable_expert_parallel"] = tp > 1
+        if tp == 1 and made.keys["replicas"] > 1:
+            made.outside.append("experts spread over data-parallel replicas are taken as whole on each")
+    if not options.get("enable_expert_parallel"):
+        options.pop("enable_expert_parallel", None)
+    if config.get("in_process"):
+        options["host"] = {"request_before": 0.0, "request_after": 0.0}
+
+
+def _experts(config: Mapping[str, Any]) -> bool:
+    return any((config.get(key) or 0) > 1 for key in ("ep", "moe_ep_size", "expert_parallel_size"))
+
+
+def _is_moe(network: str) -> bool:
+    from llmqsim.hardware.model import model
+
+    return bool(model(network).experts)
+
+
+def _pool(options: dict[str, Any], config: Mapping[str, Any]) -> None:
+    """The KV pool in whatever unit it is stated; blocks win."""
+    if "num_gpu_blocks_override" in options:
+        return
+    if config.get("kv_tokens"):
+        options["num_gpu_blocks_override"] = int(config["kv_tokens"]) // int(options.get("block_size", 16))
+    elif config.get("kv_gib_per_gpu"):
+        options["kv_cache_memory_bytes"] = int(float(config["kv_gib_per_gpu"]) * 2**30)
+    elif config.get("kv_free_mem_fraction") is not None:
+        if share := re.search(r"0?\.\d+|1\.0", str(config["kv_free_mem_fraction"])):
+            options["gpu_memory_utilization"] = float(share[0])
+
+
+def _known_gpu(made: Servers, card: str) -> None:
+    """A GPU whose kernels nobody timed is outside the envelope."""
+    timed = {name for device in read_preset("devices.yaml")["devices"].values() for name in device["presets"]}
+    if card not in timed:
+        made.outside.append(f"no kernel timings of {card}: datasheet figures with another GPU's efficiencies")
