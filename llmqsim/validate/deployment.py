@@ -62,6 +62,8 @@ def servers(config: Mapping[str, Any], entry: Mapping[str, Any]) -> Servers:
     faults = [f"{key}: missing" for key in ("model", "gpu", "engine") if not config.get(key)]
     if faults:
         raise ScenarioError(*faults)
+    if str(config.get("mode", "agg")).startswith("disagg"):
+        raise ScenarioError("mode: prefill and decode on separate workers are not run yet")
     tp, pp, dp, shape_notes = _shape(config, entry)
     made = Servers({}, tp * pp * dp, outside=shape_notes)
     card = names.gpu_preset(str(config["gpu"]))
@@ -119,13 +121,16 @@ def _shape(config: Mapping[str, Any], entry: Mapping[str, Any]) -> tuple[int, in
 
 
 def _model(config: Mapping[str, Any]) -> str:
-    """The preset, by the model's name or else its path."""
+    """The preset, by the model's name or else its path; the one of its 8-bit checkpoint where that is what ran."""
     try:
-        return names.model_preset(str(config["model"]))
+        found = names.model_preset(str(config["model"]))
     except ScenarioError:
         if not config.get("model_path"):
             raise
-        return names.model_preset(str(config["model_path"]))
+        found = names.model_preset(str(config["model_path"]))
+    eight_bit = f"{found}-fp8"
+    published = eight_bit in read_preset("models.yaml")["models"] and "fp8" in weight_types(config, found)
+    return eight_bit if published else found
 
 
 def _engine(made: Servers, config: Mapping[str, Any], network: str, tp: int) -> None:

@@ -16,7 +16,7 @@ from llmqsim.hardware.data import read_preset
 IDLE = frozenset(
     "instruct chat hf it base meta nvidia amd redhatai neuralmagic model text pretrained sft preview preface latest "
     "dynamic fp8 fp16 bf16 fp4 nvfp4 mxfp4 int4 int8 awq gptq w4a16 w8a8 w8a16 w4a8 kv marlin quantized block "
-    "bnb gguf dgq distill turbo 99 2407 2501 2503 2506 2507 2508 0324 0528 0125 v0.1 v0.2 v0.3 v0 v1".split()
+    "4k 8k 32k 128k 200k 1m bnb gguf dgq distill turbo 99 2407 2501 2503 2506 2507 2508 0324 0528 0125 v0.1 v0.2 v0.3 v0 v1".split()
 )
 """tokens of a model's name that change none of its dimensions"""
 SIZE = re.compile(r"^(?:\d+x)?\d+(?:\.\d+)?[bm]$|^a\d+(?:\.\d+)?b$|^\d+e$")
@@ -92,7 +92,8 @@ def model_tokens(name: str) -> frozenset[str]:
 
 PRODUCTS = (
     ("tensorrt", "trtllm"), ("trt-llm", "trtllm"), ("trtllm", "trtllm"), ("nim", "trtllm"),
-    ("sglang", "sglang"), ("vllm", "vllm"), ("orca", "orca"), ("fastertransformer", "static"),
+    ("sglang", "sglang"), ("vllm", "vllm"), ("orca", "orca"),
+    ("fastertransformer", "static"), ("static", "static"),
 )  # fmt: skip
 """word in an engine's name and the stem of its presets; the first that fits"""
 
@@ -106,7 +107,7 @@ def engine_preset(name: str, version: str | None, default_version: str | None = 
     entries = read_preset("engines.yaml")["engines"]
     stem = next((stem for word, stem in PRODUCTS if word in name.lower()), None)
     if stem is None:
-        raise ScenarioError(f"engine: unknown (got '{name}'); known: vllm, sglang, tensorrt-llm (also as NIM)")
+        raise ScenarioError(f"engine: unknown (got '{name}'); known: vllm, sglang, tensorrt-llm (also as NIM), static")
     numbered = _versions(stem, entries)
     asked = _number(version) or _number(default_version)
     if not numbered:
