@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 
 EXIT_OK = 0
@@ -11,30 +12,46 @@ EXIT_OK = 0
 def add_commands(commands) -> None:
     """Add `validate` to the command line."""
     validate = commands.add_parser("validate", help="predict measured serving runs, and say how far off the predictions are")
-    validate.add_argument("cases", nargs="*", metavar="CASES.yaml", help="measured runs; see docs/validate.md")
+    validate.add_argument("cases", nargs="*", metavar="RUNS", help="measured runs: YAML of cases, or JSON of a benchmark tool; docs/validate.md")
     validate.add_argument("--requests", metavar="DIR", help="folder of the request tables (default: as the cases say)")
     validate.add_argument("--closed-loop", action="append", default=[], metavar="FILE", help="CSV of closed-loop points")
     validate.add_argument("--static-batch", action="append", default=[], metavar="FILE", help="CSV of static batches")
+    validate.add_argument("--server", metavar="FILE", help="YAML that describes who served a benchmark tool's runs")
     validate.add_argument("--case", action="append", default=[], metavar="PATTERN", help="only cases or families like this")
     validate.add_argument("--workers", type=int, metavar="N", help="processes (default: one a core)")
     validate.add_argument("--out", required=True, metavar="DIR", help="folder for errors.csv, summary.csv and more")
+    validate.add_argument("--page", metavar="FILE.md", help="also write a page of what was found")
     validate.add_argument("--progress", action="store_true", help="say each run as it ends")
     validate.set_defaults(command=_validate)
 
 
 def _validate(arguments: argparse.Namespace) -> int:
     from llmqsim.errors import DataError
+    from llmqsim.files import check_outputs, write_text
     from llmqsim.validate import command
+    from llmqsim.validate.page import page
     from llmqsim.validate.screen import screen
 
     if not (arguments.cases or arguments.closed_loop or arguments.static_batch):
         raise DataError("validate: nothing to validate; name a file of cases, --closed-loop or --static-batch")
     if arguments.workers is not None and arguments.workers < 1:
         raise DataError(f"--workers: must be at least 1 (got {arguments.workers})")
-    cases = command.read(arguments.cases, arguments.requests, arguments.closed_loop, arguments.static_batch)
+    check_outputs({"--page": arguments.page}, arguments.cases)
+    cases = command.read(arguments.cases, arguments.requests, arguments.closed_loop, arguments.static_batch, arguments.server)
     cases = command.chosen(cases, arguments.case)
     tell = (lambda line: print(line, file=sys.stderr, flush=True)) if arguments.progress else None
     found = command.validate(cases, arguments.workers, tell, command.peer_file_of(arguments.cases))
     command.write(found, arguments.out)
+    if arguments.page is not None:
+        write_text(arguments.page, page(found, _called(arguments)))
     print(screen(found))
     return EXIT_OK
+
+
+def _called(arguments: argparse.Namespace) -> str:
+    """The command without folders, which mean nothing to a reader of the page."""
+    words = ["llmqsim validate", *(os.path.basename(name) for name in arguments.cases)]
+    for option, names in (("--closed-loop", arguments.closed_loop), ("--static-batch", arguments.static_batch)):
+        words += [f"{option} {os.path.basename(name)}" for name in names]
+    words += [f"--case '{pattern}'" for pattern in arguments.case]
+    return " ".join(words)

@@ -108,7 +108,7 @@ def lower(
     chunks = _axis(min(options.max_num_batched_tokens, longest))
     dense = np.arange(min(options.max_num_batched_tokens, LONGEST_DENSE_TABLE) + 2)
     tables = (
-        layer.linear_seconds(dense) * large_step_factor(host, dense),
+        _even_end(layer.linear_seconds(dense) * large_step_factor(host, dense)),
         layer.head_seconds(rows) + sampled_rows_s(host, options, gpu, model.vocab, rows),
         layer.decode_seconds(requests[:, None], contexts[None, :]),
         layer.prefill_seconds(chunks[:, None], contexts[None, :]),
@@ -149,6 +149,19 @@ def _unfitted(model: Model, options: EngineOptions) -> tuple[str, ...]:
             f"{options.pipeline_parallel_size} pipeline stages, taken as equally long; as many micro-batches are under way"
         )
     return tuple(notes)
+
+
+def _even_end(seconds: np.ndarray) -> np.ndarray:
+    """The same table with the mean slope of its last quarter in its last entry, whose slope goes on beyond it.
+
+    The entry itself is beyond every step that a token budget allows. Between two single tokens a kernel may change
+    its tiling or an all-reduce its algorithm, and such a jump must not be taken for a slope.
+    """
+    quarter = max(1, len(seconds) // 4)
+    if len(seconds) > 2:
+        seconds = seconds.copy()
+        seconds[-1] = seconds[-2] + (seconds[-2] - seconds[-2 - quarter]) / quarter
+    return seconds
 
 
 def _axis(highest: int) -> np.ndarray:

@@ -7,12 +7,13 @@ other cases still run.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from llmqsim.errors import DataError
 from llmqsim.validate.document import WHAT, Document
+from llmqsim.validate.sent import Sent
 
 SCHEMA_VERSIONS = (1,)
 
@@ -36,7 +37,9 @@ class Case:
     faults: tuple[str, ...] = ()
     model: str = ""
     gpu: str = ""
-    campaign: Mapping[str, Any] = field(default_factory=dict)
+    source: str = ""
+    sent: Sent | None = None
+    """what was sent, where it is known without a table"""
 
     @property
     def stages(self) -> tuple[str, ...]:
@@ -110,6 +113,7 @@ def _case(item: Mapping, place: str, number: int, base: Path, requests: str | Pa
         faults=tuple(faults),
         model=str(config.get("model", "")),
         gpu=str(config.get("gpu", "")),
+        source=str(item.get("source", "")),
     )
 
 

@@ -21,6 +21,8 @@ from llmqsim.validate.groups import read_closed_loop, read_static_batches
 from llmqsim.validate.peers import Beside, null_model, peers, read_peers
 from llmqsim.validate.runs import Run, plan
 from llmqsim.validate.summary import Group
+from llmqsim.validate.tools.server import Server, read_server
+from llmqsim.validate.tools.sniff import is_tool_file, read_tool_file
 
 PEERS = "peer_predictions_dev.csv"
 BESIDE_COLUMNS = ("who", "metric", "stat", "n", "mean_ape_pct", "median_ape_pct", "ours_mean_ape_pct", "ours_median_ape_pct")
@@ -44,11 +46,18 @@ def read(
     requests: str | Path | None = None,
     closed_loop: Sequence[str | Path] = (),
     static_batch: Sequence[str | Path] = (),
+    server: str | Path | None = None,
 ) -> list[Case]:
-    """Cases of every file. Raises DataError where a file as a whole can't be read."""
+    """Cases of every file: YAML of the schema, or results of a tool. server : description of who served the latter.
+
+    Raises DataError where a file as a whole can't be read.
+    """
     if requests is not None and not Path(requests).is_dir():
         raise DataError(f"{requests}: no such folder; --requests takes the folder of the request tables")
-    cases = [case for file in files for case in read_cases(file, requests)]
+    described = read_server(server) if server is not None else Server()
+    cases: list[Case] = []
+    for file in files:
+        cases += read_tool_file(file, described) if is_tool_file(file) else read_cases(file, requests)
     cases += [case for file in closed_loop for case in read_closed_loop(file)]
     cases += [case for file in static_batch for case in read_static_batches(file)]
     return cases

@@ -40,6 +40,12 @@ BEST_KNOWN = frozenset({"kv_blocks_estimate"})
 """stated by others and left aside: the capacity model is nearer to the measured pools"""
 TRT_TOKENS = 8192
 
+SITES: dict[str, dict[str, Any]] = {
+    # two A100 where two GPUs are slower than one: no NVLink (docs/engine_presets.md, fidelity study section 5)
+    "S10": {"interconnect": "pcie4"},
+}
+"""source of measurements -> what is known of its servers beside what the cases say; a case's own keys win"""
+
 
 @dataclass
 class Servers:
@@ -57,8 +63,9 @@ class Servers:
         return self.keys["engine"]
 
 
-def servers(config: Mapping[str, Any], entry: Mapping[str, Any]) -> Servers:
-    """The servers of one entry. Raises ScenarioError, naming the key, where they can't be known."""
+def servers(config: Mapping[str, Any], entry: Mapping[str, Any], source: str = "") -> Servers:
+    """The servers of one entry. source : of the measurements. Raises ScenarioError, naming the key, where unknown."""
+    config = {**SITES.get(source, {}), **config}
     faults = [f"{key}: missing" for key in ("model", "gpu", "engine") if not config.get(key)]
     if faults:
         raise ScenarioError(*faults)

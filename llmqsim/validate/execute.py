@@ -56,6 +56,8 @@ def execute(run: Run) -> Outcomes:
         with tempfile.TemporaryDirectory(prefix="llmqsim-") as folder:
             if run.sent is not None:
                 Path(folder, "sent.csv").write_text(run.sent.csv())
+            for name, text in run.files.items():
+                Path(folder, name).write_text(text)
             scenario = from_mapping(run.scenario, folder=folder)
             result = simulate(scenario)
             near = gain(scenario, result)

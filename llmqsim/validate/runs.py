@@ -14,7 +14,8 @@ from typing import Any
 from llmqsim.errors import UserError
 from llmqsim.validate.cases import Case
 from llmqsim.validate.deployment import Servers, servers
-from llmqsim.validate.sent import Sent, sent_requests
+from llmqsim.validate.positions import longer_positions
+from llmqsim.validate.sent import Sent, read_sent
 from llmqsim.validate.traffic import Traffic, traffic
 
 OWN_RUN = ("isl", "osl", "n", "n_requests", "batch", "concurrency", "rate_per_s")
@@ -34,6 +35,8 @@ class Run:
     gpus: int
     stage_rows: tuple[int, ...] = ()
     sent: Sent | None = None
+    files: Mapping[str, str] = field(default_factory=dict)
+    """files that the scenario names, by name"""
     notes: tuple[str, ...] = ()
     outside: tuple[str, ...] = ()
 
@@ -77,11 +80,14 @@ def _groups(case: Case) -> Iterator[tuple[int, ...]]:
 
 def _run(case: Case, entries: tuple[int, ...]) -> Run:
     entry = case.entries[entries[0]] if len(entries) == 1 else {}
-    machine = servers(case.config, entry)
-    sent = sent_requests(case) if len(entries) == len(case.entries) and case.table is not None else None
+    machine = servers(case.config, entry, case.source)
+    sent = case.sent
+    if case.table is not None and len(entries) == len(case.entries):
+        sent = read_sent(case.table)
     load = traffic(case, entry, machine.product, sent)
     _static(machine, load, entry)
     _long_prompts(machine, load)
+    files = longer_positions(machine, load.longest_tokens)
     scenario = {**machine.keys, "workload": load.keys, "run": load.run}
     return Run(
         case=case,
@@ -90,6 +96,7 @@ def _run(case: Case, entries: tuple[int, ...]) -> Run:
         gpus=machine.gpus,
         stage_rows=load.stage_rows,
         sent=sent,
+        files=files,
         notes=tuple([*machine.notes, *load.notes]),
         outside=tuple([*machine.outside, *load.outside]),
     )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from llmqsim.errors import DataError
-from llmqsim.validate.cases import Case
 from llmqsim.validate.document import read_table
 
 NEEDED = ("arrival_s", "prompt_tokens", "output_tokens")
@@ -36,16 +36,16 @@ class Sent:
         return pd.DataFrame(columns).to_csv(index=False)
 
 
-def sent_requests(case: Case) -> Sent:
-    """The requests that a case's table says were sent. Raises DataError."""
-    frame = read_table(case.table, WHAT)
+def read_sent(path: Path) -> Sent:
+    """The requests that a table says were sent. Raises DataError."""
+    frame = read_table(path, WHAT)
     if absent := [name for name in NEEDED if name not in frame.columns]:
-        raise DataError(f"{case.table}: columns missing: {', '.join(absent)}; {WHAT} was expected")
+        raise DataError(f"{path}: columns missing: {', '.join(absent)}; {WHAT} was expected")
     frame = frame.sort_values("arrival_s", kind="stable")
     numbers = {name: frame[name].to_numpy(dtype=np.float64) for name in NEEDED}
     bad = ~np.all([np.isfinite(values) for values in numbers.values()], axis=0)
     if bad.any():
-        raise DataError(f"{case.table}: row {int(np.flatnonzero(bad)[0])}: a time or length is missing")
+        raise DataError(f"{path}: row {int(np.flatnonzero(bad)[0])}: a time or length is missing")
     tenant = frame["tenant"].astype(str).to_numpy() if "tenant" in frame.columns else None
     return Sent(
         numbers["arrival_s"] - numbers["arrival_s"].min(),
