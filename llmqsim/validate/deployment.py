@@ -38,7 +38,7 @@ COPIED = {
 """key of a case -> key under `engine`"""
 BEST_KNOWN = frozenset({"kv_blocks_estimate"})
 """stated by others and left aside: the capacity model is nearer to the measured pools"""
-TRT_TOKENS = 8192
+SIXTEEN_BIT = ("", "bf16", "fp16", "fp16/bf16", "bfloat16", "float16", "auto")
 
 SITES: dict[str, dict[str, Any]] = {
     # two A100 where two GPUs are slower than one: no NVLink (docs/engine_presets.md, fidelity study section 5)
@@ -56,6 +56,7 @@ class Servers:
     notes: list[str] = field(default_factory=list)
     outside: list[str] = field(default_factory=list)
     product: str = ""
+    sixteen_bit_experts: bool = False
 
     @property
     def engine(self) -> dict[str, Any]:
@@ -165,6 +166,8 @@ def _engine(made: Servers, config: Mapping[str, Any], network: str, tp: int) -> 
         options["enable_expert_parallel"] = tp > 1
         if tp == 1 and made.keys["replicas"] > 1:
             made.outside.append("experts spread over data-parallel replicas are taken as whole on each")
+    if str(config.get("precision", "")).lower() in SIXTEEN_BIT and _is_moe(network):
+        made.sixteen_bit_experts = True
     if not options.get("enable_expert_parallel"):
         options.pop("enable_expert_parallel", None)
     if config.get("in_process"):

@@ -17,9 +17,8 @@ from llmqsim.metrics import usage
 from llmqsim.metrics.stability import stability
 from llmqsim.requests import Outcome
 from llmqsim.result import Result
-from llmqsim.scenario.load import from_mapping
-from llmqsim.simulation import simulate
 from llmqsim.validate.figures import Figure, figures
+from llmqsim.validate.limits import simulated
 from llmqsim.validate.predicted import predict
 from llmqsim.validate.runs import Run
 from llmqsim.validate.saturation import gain
@@ -58,8 +57,7 @@ def execute(run: Run) -> Outcomes:
                 Path(folder, "sent.csv").write_text(run.sent.csv())
             for name, text in run.files.items():
                 Path(folder, name).write_text(text)
-            scenario = from_mapping(run.scenario, folder=folder)
-            result = simulate(scenario)
+            scenario, result = simulated(run.scenario, folder)
             near = gain(scenario, result)
         return _told(run, result, near, time.perf_counter() - start)
     except UserError as error:

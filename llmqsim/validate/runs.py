@@ -86,6 +86,8 @@ def _run(case: Case, entries: tuple[int, ...]) -> Run:
         sent = read_sent(case.table)
     load = traffic(case, entry, machine.product, sent)
     _static(machine, load, entry)
+    if machine.product == "vllm" and machine.sixteen_bit_experts and load.cold:
+        machine.engine["cold_start"] = True
     _long_prompts(machine, load)
     files = longer_positions(machine, load.longest_tokens)
     scenario = {**machine.keys, "workload": load.keys, "run": load.run}

@@ -21,6 +21,7 @@ INFERENCEX_SHORTEST = 0.8
 SERVER_S, SERVER_WARMUP_S = 900.0, 240.0
 """a long open-loop run (40 minutes and more) is cut to this; its start is left out, as it weighs little in the real one"""
 OFFLINE_PER_GPU = 3000
+AIPERF_CAMPAIGN, AIPERF_PROMPTS = "aic-gap-analysis", 100
 TURNAROUND_S = 0.001
 """a client's next request leaves this long after an answer; any positive value is alike"""
 
@@ -33,6 +34,8 @@ class Traffic:
     run: dict[str, Any] = field(default_factory=dict)
     stage_rows: tuple[int, ...] = ()
     static: bool = False
+    cold: bool = False
+    """is the server's start in the run?"""
     longest_prompt: int = 0
     longest_tokens: int = 0
     notes: list[str] = field(default_factory=list)
@@ -60,7 +63,8 @@ def traffic(case: Case, entry: Mapping[str, Any], product: str, sent: Sent | Non
     stops = not foreseen(work.get("output_tokens"))
     made.keys["max_tokens"] = 1024 if stops and sent is None else "output"
     _arrivals(made, case, entry, sent)
-    _prefix(made, work.get("prefix"))
+    made.cold = "inference-perf" in str(work.get("tool", "")) or "cold start" in str(work.get("warmup", ""))
+    _prefix(made, _recurring(case) or work.get("prefix"))
     _clients(made, work)
     _classes(made, work.get("classes"), sent)
     return made
@@ -192,6 +196,13 @@ def _prefix(made: Traffic, spec: Any) -> None:
     if "round_robin" in str(spec.get("order", "")):
         keys["order"] = "round_robin"
     made.keys["prefix"] = keys
+
+
+def _recurring(case: Case) -> dict[str, Any] | None:
+    """AIPerf makes 100 prompts unless told otherwise (from memory) and sends them round; so did this campaign."""
+    if str(case.config.get("campaign", "")).startswith(AIPERF_CAMPAIGN):
+        return {"distinct_prompts": AIPERF_PROMPTS, "order": "round_robin"}
+    return None
 
 
 def _clients(made: Traffic, work: Mapping[str, Any]) -> None:
