@@ -17,7 +17,7 @@ from pathlib import Path
 import numba
 
 _ANNOUNCERS: list[Callable[[], None]] = []
-_SOURCES = ("jit.py", "kernels.py", "rules.py", "layout.py", "records.py", "requests.py")
+_SOURCES = ("jit.py", "kernels.py", "batchers/__init__.py", "rules.py", "layout.py", "records.py", "requests.py")
 """files of which machine code is made"""
 
 

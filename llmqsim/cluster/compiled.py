@@ -10,11 +10,12 @@ import numpy as np
 from llmqsim.clients import Clients
 from llmqsim.cluster.admission import refuse_unservable
 from llmqsim.cost.lower import StepCost
-from llmqsim.engine.compiled import NotCompiled, Replicas
+from llmqsim.engine.compiled import MoreSlots, NotCompiled, Replicas, batchers
+from llmqsim.engine.compiled.clients import Crowd, are_plain
 from llmqsim.engine.deployment import Deployment
-from llmqsim.policies.batching.continuous import Continuous
 from llmqsim.policies.ordering import Fcfs
 from llmqsim.policies.preemption import RecomputeNewest
+from llmqsim.policies.protocol import FixedKeys, OrderingTable
 from llmqsim.policies.routing import LeastOutstanding, RoundRobin
 from llmqsim.records import GapHistogram, ReplicaUsage
 from llmqsim.packed import PIECE_ROWS
@@ -22,48 +23,29 @@ from llmqsim.registry import name_of
 from llmqsim.requests import COLUMNS, GIVEN, INDEX, UNSET, Outcome, RequestTable
 
 KNOWN = {
-    "engine.batching": ("batching", (Continuous,)),
-    "engine.ordering": ("ordering", (Fcfs,)),
     "engine.preemption": ("preemption", (RecomputeNewest,)),
     "routing": ("routing", (RoundRobin, LeastOutstanding)),
 }
 """scenario key -> (field of Deployment, policies that have a compiled form)"""
 
 
+SENDING = [INDEX["arrival_ns"], INDEX["intended_ns"]]
+
+
 def why_not(table: RequestTable, deployment: Deployment, clients: Clients) -> str | None:
     """The first thing that the compiled engine has no form for, in the scenario's words; None if it knows everything."""
     if not isinstance(deployment.cost, StepCost):
         return "cost.model 'stations'"
-    if deployment.cost.pipeline_stages > 1:
-        return "pipeline_parallel_size above 1"
+    if not batchers.knows(deployment.batching):
+        return f"engine.batching '{name_of('batching', deployment.batching)}'"
+    if type(deployment.ordering) is not Fcfs and deployment.ordering.fixed_keys(OrderingTable(table.columns())) is None:
+        return f"engine.ordering '{name_of('ordering', deployment.ordering)}', whose keys are not fixed"
     for key, (field, forms) in KNOWN.items():
         policy = getattr(deployment, field)
         if type(policy) not in forms:
             return f"{key} '{name_of(field, policy)}'"
-    if reason := _strange_loop(table, clients):
-        return reason
-    if clients.max_in_flight is not None:
-        return "a cap on requests in flight"
-    if clients.timeout_ns is not None:
-        return "clients that give up"
     if _caches(deployment) and (reason := _strange_prefixes(table, deployment)):
         return reason
-    if not clients.loops and np.any(table.intended_ns[1:] < table.intended_ns[:-1]):
-        return "requests that are not in the order of their due times"
-    return None
-
-
-def _strange_loop(table: RequestTable, clients: Clients) -> str | None:
-    """Closed loops are known as one loop that sends all rows, in their order."""
-    if len(clients.loops) > 1:
-        return "several closed loops"
-    for loop in clients.loops:
-        if not np.array_equal(loop.rows, np.arange(len(table))):
-            return "a closed loop beside other traffic"
-        if (table.arrival_ns != UNSET).any() or (table.intended_ns != UNSET).any():
-            return "a closed loop whose requests have times of their own"
-        if loop.drain_after is not None:
-            return "a warm-up that is drained (run.warmup.drain)"
     return None
 
 
@@ -95,15 +77,22 @@ class CompiledCluster:
         self._deployment = deployment
         self._clients = clients
         refuse_unservable(table, deployment)
+        # a copy of what clients that are not plain write of what the workload has
+        self._sending = None if are_plain(table, clients) else table.data[SENDING]
 
     def run(self, until_ns: int | None = None) -> int:
         """Run until nothing is left to do, or up to `until_ns`; return the time, ns."""
         deployment = self._deployment
-        try:
-            replicas = self._run(until_ns)
-        except NotCompiled:
-            self._undo()
-            raise
+        slots, replicas = deployment.options.max_num_seqs, None
+        while replicas is None:
+            try:
+                replicas = self._run(until_ns, slots)
+            except MoreSlots:
+                self._undo()
+                slots *= 2
+            except NotCompiled:
+                self._undo()
+                raise
         end_ns = replicas.last_ns if until_ns is None else until_ns
         replicas.close(end_ns)
         self.gaps = replicas.gaps()
@@ -112,18 +101,31 @@ class CompiledCluster:
             self.step_log = replicas.log()
         return end_ns
 
-    def _run(self, until_ns: int | None) -> Replicas:
+    def _run(self, until_ns: int | None, slots: int) -> Replicas:
         deployment, clients = self._deployment, self._clients
-        loop = clients.loops[0] if clients.loops else None
         in_turn = isinstance(deployment.routing, RoundRobin)
-        replicas = Replicas(self.table, deployment, self.step_log is not None, _caches(deployment), loop)
-        if loop is not None:
+        crowd = None if are_plain(self.table, clients) else Crowd(self.table, clients)
+        loop = clients.loops[0] if clients.loops and crowd is None else None
+        fixed, caching = self._fixed_keys(crowd is not None), _caches(deployment)
+        replicas = Replicas(self.table, deployment, self.step_log is not None, caching, loop, fixed, slots, crowd)
+        if clients.loops or crowd is not None:
             self.table.open_rows(len(self.table))
+        if crowd is not None:
+            replicas.run_crowd(in_turn, until_ns)
+        elif loop is not None:
             replicas.run_loop(loop, clients.turnaround_ns, in_turn, until_ns)
         else:
             self._serve(replicas, in_turn, until_ns)
             replicas.run_out(until_ns)
         return replicas
+
+    def _fixed_keys(self, must_sort: bool) -> FixedKeys | None:
+        """Keys of the waiting queue, None where the order of arrival is enough."""
+        ordering = self._deployment.ordering
+        must_sort = must_sort or batchers.needs_sorted_queue(self._deployment.batching)
+        if type(ordering) is Fcfs and not must_sort:
+            return None
+        return ordering.fixed_keys(OrderingTable(self.table.columns()))
 
     def _serve(self, replicas: Replicas, in_turn: bool, until_ns: int | None) -> None:
         """Send the rows of an open loop: all at once, or, where the table is streamed, stretch by stretch of them.
@@ -163,8 +165,10 @@ class CompiledCluster:
     def _undo(self) -> None:
         """Take back what the run wrote."""
         self.table.unpack()
-        if self._clients.loops:
-            self.table.data[[INDEX["arrival_ns"], INDEX["intended_ns"]]] = UNSET
+        if self._sending is not None:
+            self.table.data[SENDING] = self._sending
+        elif self._clients.loops:
+            self.table.data[SENDING] = UNSET
         for column in COLUMNS:
             if column.name not in GIVEN and column.name not in ("outcome", "reason"):
                 self.table.data[INDEX[column.name]] = column.start

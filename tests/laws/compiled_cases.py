@@ -19,8 +19,11 @@ from llmqsim.hardware.gpu import gpu
 from llmqsim.hardware.model import model
 from llmqsim.kv import prefix
 from llmqsim.options import HostCost
+from llmqsim.policies.protocol import FixedKeys, Ordering
+from llmqsim.registry import register
 from llmqsim.requests import COLUMNS, INDEX, UNSET, RequestTable
 from tests.laws.cases import GRID_NS, Case
+from tests.laws.crowd import Crowd
 from tests.support import deployment
 
 
@@ -44,8 +47,16 @@ class Compared:
     """of kv/prefix.py"""
     cold_steps: int = 0
 
+    priorities: tuple[int, ...] = (0,)
+    """of the requests, in turn"""
+
+    crowd: Crowd | None = None
+    """other clients than those of `loop`"""
+
     def clients(self) -> Clients:
         """Who sends the requests."""
+        if self.crowd is not None:
+            return self.crowd.clients(len(self.case.requests), self.pauses_ns[0])
         if self.loop is None:
             return Clients()
         clients, ramp_up, stop = self.loop
@@ -60,7 +71,12 @@ class Compared:
         if plain.prefixes is not None:
             table.prefixes = replace(plain.prefixes, warm=self.warm)
         table.data[INDEX["class_id"]] = np.arange(len(plain)) % self.classes
-        if self.loop is not None:
+        table.data[INDEX["priority"]] = np.resize(self.priorities, len(plain))
+        if self.crowd is not None:
+            closed = np.arange(len(plain)) % 4 < self.crowd.closed
+            table.data[np.ix_([INDEX["arrival_ns"], INDEX["intended_ns"]], np.flatnonzero(closed))] = UNSET
+            table.data[INDEX["think_ns"]] = np.arange(len(plain)) % 3 * self.pauses_ns[1] // 2
+        elif self.loop is not None:
             table.data[[INDEX["arrival_ns"], INDEX["intended_ns"]]] = UNSET
             table.data[INDEX["think_ns"]] = np.arange(len(plain)) % 3 * self.pauses_ns[1] // 2
         return table
@@ -83,6 +99,23 @@ class Compared:
         cold = {"cold_step_s": 0.031, "cold_steps": self.cold_steps}
         host = HostCost(request_before_s=before / 1e9, request_after_s=after / 1e9, **cold)
         return deployment(cost=cost, host=host, cold_start=self.cold_steps > 0, **self.case.servers)
+
+
+@register("ordering", "test_newest_first")
+@dataclass(frozen=True)
+class NewestFirst(Ordering):
+    """Last come, first served, short prompts first; a preempted request is sorted in again."""
+
+    preempted_go_first = False
+
+    def key(self, request):
+        return request.prompt_tokens // 8, -request.arrival_ns
+
+    def late_key(self, request, now_ns):
+        return request.prompt_tokens // 8, now_ns
+
+    def fixed_keys(self, table):
+        return FixedKeys(table.prompt_tokens // 8, np.zeros(len(table), np.int64), slope=-1)
 
 
 @cache
@@ -145,6 +178,7 @@ def compared(seed: int) -> Compared:
     if groups:
         servers["kv_offloading_bytes"] = 0
     until = pick(None, None, None, 0.3, 0.9, 1.5)
+    servers["ordering"] = pick("fcfs", "fcfs", "priority", "test_newest_first")
     loop = (int(random.integers(1, 9)), int(pick(0, 0, 6) * grid), pick(None, None, int(40 * grid)))
     return Compared(
         Case(requests, servers, step, pick((0, 0), (0, 0), (GRID_NS, 2 * GRID_NS), (123, 4567)), groups),
@@ -152,6 +186,7 @@ def compared(seed: int) -> Compared:
         classes=pick(1, 1, 3),
         calibrated=not on_grid and pick(False, True),
         loop=pick(None, None, loop),
+        priorities=tuple(random.integers(0, 3, 5).tolist()),
         pauses_ns=pick((0, 0), (0, 2 * grid), (grid, 4 * grid)),
         warm=pick(False, False, True),
         cached_read_percent=pick(100, 50, 0),

@@ -151,8 +151,8 @@ MUTATIONS: dict[str, tuple[str, str, str]] = {
     ),
     "half-filled blocks shared": (
         "prefix/kernels.py",
-        "arena[at + S_COMPUTED] // arena[G_BLOCK_SIZE])",
-        "(arena[at + S_COMPUTED] + 1) // arena[G_BLOCK_SIZE])",
+        "arena[at + S_COMPUTED] // block_size)",
+        "(arena[at + S_COMPUTED] + 1) // block_size)",
     ),
     "warmed from the last prompt to the first": (
         "prefix/kernels.py",
@@ -176,8 +176,8 @@ MUTATIONS: dict[str, tuple[str, str, str]] = {
     ),
     "a common block is read once for ever": (
         "blocks/kernels.py",
-        "            arena[base + R_REPEATED] -= 1\n",
-        "            pass\n",
+        "        arena[base + R_REPEATED] -= 1\n",
+        "        pass\n",
     ),
     "a block is held since it was full": (
         "prefix/kernels.py",
@@ -206,8 +206,8 @@ MUTATIONS: dict[str, tuple[str, str, str]] = {
     ),
     "clients go before what ends at their instant": (
         "loop/kernels.py",
-        "code = advance(table, arena, costs, params, base, now, now)",
-        "code = advance(table, arena, costs, params, base, now - 1, now)",
+        "code = advance(batcher, table, arena, costs, params, base, now, now)",
+        "code = advance(batcher, table, arena, costs, params, base, now - 1, now)",
     ),
     "watermark forgotten": (
         "step/kernels.py",
@@ -216,8 +216,168 @@ MUTATIONS: dict[str, tuple[str, str, str]] = {
     ),
     "context read without the current token": (
         "step/kernels.py",
-        "arena[step + T_KV] += end",
-        "arena[step + T_KV] += computed",
+        "arena[row + D_KV] = end + arena[at + S_PADDING]",
+        "arena[row + D_KV] = computed + arena[at + S_PADDING]",
+    ),
+    "clients: what ends is heard in the order of replicas": (
+        "clients/kernels.py",
+        "arena[base + R_AWAITED_SINCE_NS] < since:",
+        "best < 0:",
+    ),
+    "clients: events of an instant by client": (
+        "clients/kernels.py",
+        "for word in range(E_KIND):",
+        "for word in (E_TIME_NS, E_CLIENT):",
+    ),
+    "clients: a loop's turns are events of their own": (
+        "clients/kernels.py",
+        "arena[at + E_TIME_NS] == time and arena[at + E_KIND] == IS_TURN + loop",
+        "False",
+    ),
+    "clients: requests are delivered after all else": (
+        "clients/kernels.py",
+        "arena[arena[G_SENT_ORDER] + place] < arena[event_at(arena, 0) + E_ORDER]",
+        "False",
+    ),
+    "clients: an answer that comes too late counts": (
+        "clients/kernels.py",
+        "if seen_ns <= table[ARRIVAL, row] + arena[G_TIMEOUT_NS]:",
+        "if True:",
+    ),
+    "clients: warm-up goes on before all are done": (
+        "clients/kernels.py",
+        "if arena[loop + L_HELD] == arena[loop + L_CLIENTS]:",
+        "if arena[loop + L_HELD] == 1:",
+    ),
+    "clients: rows of who gave up are wasted ones": (
+        "step/kernels.py",
+        "cross_out(arena, base, slot, ABORTED)",
+        "cross_out(arena, base, slot, GONE)",
+    ),
+    "clients: who gave up was always seen by the scheduler": (
+        "step/kernels.py",
+        "    if fresh:\n",
+        "    if False:\n",
+    ),
+    "pipeline: the next token before the last is known": (
+        "step/kernels.py",
+        "if arena[at + S_STAGE] != RUNNING or (arena[G_STAGES] > 1 and awaited_tokens(arena, at) > 0):",
+        "if arena[at + S_STAGE] != RUNNING:",
+    ),
+    "pipeline: a step overtakes the one before": (
+        "step/kernels.py",
+        "arena[step + T_END_NS] = max(arena[step + T_END_NS], arena[before + T_END_NS] + stage_ns)",
+        "pass",
+    ),
+    "pipeline: the first stage is always free": (
+        "step/kernels.py",
+        "begin = max(now, arena[base + R_STAGE_FREE_NS])",
+        "begin = now",
+    ),
+    "sarathi: blocks of the first chunk alone": (
+        "batchers/sarathi/kernels.py",
+        "admit_waiting(table, arena, base, step, True, False, now)",
+        "admit_waiting(table, arena, base, step, False, False, now)",
+    ),
+    "trtllm: admits what it may have to evict": (
+        "batchers/trtllm/kernels.py",
+        "admit_waiting(table, arena, base, step, False, True, now)",
+        "admit_waiting(table, arena, base, step, False, False, now)",
+    ),
+    "trtllm: others enter in a step that paused someone": (
+        "batchers/trtllm/kernels.py",
+        "if arena[step + T_PREEMPTED] == 0:",
+        "if True:",
+    ),
+    "orca: admits without a place for the longest answer": (
+        "batchers/orca/kernels.py",
+        "admit_waiting(table, arena, base, step, False, True, now)",
+        "admit_waiting(table, arena, base, step, False, False, now)",
+    ),
+    "vllm_v0: no spare block": (
+        "batchers/vllm_v0/kernels.py",
+        "NO_LIMIT, batcher.spare_blocks, now)",
+        "NO_LIMIT, 0, now)",
+    ),
+    "vllm_v0: decodes in the order of admission": (
+        "batchers/vllm_v0/kernels.py",
+        "while hole > first and came_before(table, arena, base, slot, arena[hole - 1]):",
+        "while False:",
+    ),
+    "static: who has ended costs nothing": (
+        "batchers/static/kernels.py",
+        "arena[step + T_IDLE] += 1",
+        "pass",
+    ),
+    "static: rows without their padding": (
+        "batchers/static/kernels.py",
+        "hit, hold, prompt - own, now)",
+        "hit, hold, 0, now)",
+    ),
+    "static: patience of the last who came": (
+        "batchers/static/kernels.py",
+        "patience_ends_ns = oldest_arrival(table, arena, base) +",
+        "patience_ends_ns = now +",
+    ),
+    "partial prefills: long prompts in the queue's order": (
+        "batchers/partial_prefills/kernels.py",
+        "if long_places <= 0:",
+        "if False:",
+    ),
+    "partial prefills: shares of newcomers alone": (
+        "batchers/partial_prefills/kernels.py",
+        "max(1, partial + chosen)",
+        "max(1, chosen)",
+    ),
+    "sglang: nothing is reserved": (
+        "batchers/sglang/kernels.py",
+        "if not alone and free - reserved < missing + more:",
+        "if not alone and free < missing + more:",
+    ),
+    "sglang: tried again though the batch is full": (
+        "batchers/sglang/kernels.py",
+        "if arena[base + R_FULL_SINCE] == arena[base + R_LEFT] and count > 0:",
+        "if False:",
+    ),
+    "sglang: the ratio stays": (
+        "batchers/sglang/kernels.py",
+        "return math.ldexp((arena[base + R_RATIO] - 1) / MANTISSA, int(arena[base + R_RATIO_EXPONENT]))",
+        "return batcher.start",
+    ),
+    "sglang: sent back to where the key says": (
+        "batchers/sglang/kernels.py",
+        "preempt(table, arena, base, step, slot, True, now)",
+        "preempt(table, arena, base, step, slot, False, now)",
+    ),
+    "sglang: whoever has most output is sent back": (
+        "batchers/sglang/kernels.py",
+        "return arena[at + S_GENERATED] < arena[other + S_GENERATED]",
+        "return arena[at + S_GENERATED] > arena[other + S_GENERATED]",
+    ),
+    "equal keys: later rows first": (
+        "queue/kernels.py",
+        "return row < other",
+        "return row > other",
+    ),
+    "levels of keys ignored": (
+        "queue/kernels.py",
+        "if arena[one + Q_RANK] == IN_ORDER and arena[one + Q_LEVEL] != arena[two + Q_LEVEL]:",
+        "if False:",
+    ),
+    "preempted requests first in every ordering": (
+        "queue/kernels.py",
+        "elif arena[G_FRONT] != 0:",
+        "elif True:",
+    ),
+    "arrival counts the wrong way round": (
+        "queue/kernels.py",
+        "+ arena[G_SLOPE] * table",
+        "- arena[G_SLOPE] * table",
+    ),
+    "a pair of the heap lost": (
+        "queue/kernels.py",
+        "pairs, node = node, rest",
+        "pairs, node = node, NOBODY_IN_LINE",
     ),
 }
 
@@ -233,17 +393,21 @@ def verdict(name: str) -> str:
         assert source.count(right) == 1, f"{name}: {source.count(right)} places like that in {file}"
         path.write_text(source.replace(right, wrong))
         environment = {**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": folder}
-        command = [sys.executable, "-m", "tests.laws.mutate", "--run"]
+        command = [sys.executable, "-m", "tests.laws.mutate", "--run", name]
         done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
     return done.stdout.strip() or done.stderr.strip()[-400:]
 
 
-def run() -> str:
+def run(name: str) -> str:
     """In the mutant's process: the first case on which the engines differ (or at which the mutant breaks down)."""
     from tests.laws.compiled_cases import compared, differences, rare
+    from tests.laws.kind_cases import of_any_batching, of_any_clients, rare_clients
 
-    cases = [*rare(), *(compared(seed) for seed in range(CASES))]
-    for number, case in enumerate(cases, -len(rare())):
+    make = of_any_batching if MUTATIONS[name][0].startswith("batchers/") or name.startswith("pipeline") else compared
+    make = of_any_clients if name.startswith("clients:") else make
+    first = [*rare(), *rare_clients()]
+    cases = [*first, *(make(seed) for seed in range(CASES))]
+    for number, case in enumerate(cases, -len(first)):
         try:
             told = differences(case, keep_steps=number % 3 > 0 and number >= 0)
         except Exception as error:  # whatever a mutant does to itself, it was noticed
@@ -255,7 +419,7 @@ def run() -> str:
 
 if __name__ == "__main__":
     if "--run" in sys.argv:
-        print(run())
+        print(run(sys.argv[-1]))
     else:
         for mutation in MUTATIONS:
             print(f"{mutation:50s} {verdict(mutation)}", flush=True)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from tests.laws.compiled_cases import compared, differences, rare
+from tests.laws.kind_cases import first_difference
 
 SHORT, LONG = range(600), range(600, 20_600)
 
@@ -29,6 +34,18 @@ def test_the_engines_agree():
 def test_the_engines_agree_in_rare_cases():
     for case in rare():
         assert differences(case, keep_steps=False) == [], case
+
+
+def test_the_engines_agree_under_every_policy_and_clients_of_every_kind():
+    """In plain Python: compiling nine batching policies would take minutes."""
+    command = [sys.executable, "-m", "tests.laws.kind_cases", "0", "150"]
+    done = subprocess.run(command, env={**os.environ, "NUMBA_DISABLE_JIT": "1"}, capture_output=True, text=True)
+    assert done.stdout.strip() == "the engines agree", done.stdout + done.stderr
+
+
+@pytest.mark.long
+def test_the_engines_agree_under_every_policy_on_thousands():
+    assert first_difference(range(150, 3000)) is None
 
 
 @pytest.mark.long

@@ -12,12 +12,15 @@ import numpy as np
 from llmqsim import jit
 from llmqsim.clients import Loop
 from llmqsim.cost.kernels import AXES
+from llmqsim.engine.compiled import batchers
 from llmqsim.engine.compiled import layout as at
+from llmqsim.engine.compiled.clients import Crowd
 from llmqsim.engine.compiled.prefix import Keys, number_keys
 from llmqsim.engine.deployment import Deployment
 from llmqsim.errors import InvariantError
 from llmqsim.kv import prefix as prefix_pool
 from llmqsim.kv.pool import KvPool
+from llmqsim.policies.protocol import FixedKeys
 from llmqsim.records import GAP_BINS, GapHistogram, ReplicaUsage
 from llmqsim.requests import RequestTable
 from llmqsim.units import to_ns
@@ -32,22 +35,39 @@ class NotCompiled(Exception):
     """The compiled engine can't run this to its end; the message says why. The reference engine can."""
 
 
+class MoreSlots(Exception):
+    """So many requests are preempted and others admitted meanwhile that the slots don't suffice: try with more."""
+
+
 class Replicas:
     """All replicas of a run. Kernels mutate `table` and the arena; `usage` and `log` read the arena.
 
     caching : prefix caching is on. Where nobody shares a prefix, only a preempted request finds blocks, its own; where they
-    may lie in a host tier, NotCompiled is raised when one is preempted.
+    may lie in a host tier, NotCompiled is raised when one is preempted. fixed : keys that sort the waiting queues; None:
+    first come, first served, and preempted requests first. slots : of a replica, where more than max_num_seqs are needed.
+    crowd : clients that are not plain; their queues are sorted.
     """
 
     def __init__(
-        self, table: RequestTable, servers: Deployment, keep_steps: bool, caching: bool, loop: Loop | None = None
+        self,
+        table: RequestTable,
+        servers: Deployment,
+        keep_steps: bool,
+        caching: bool,
+        loop: Loop | None = None,
+        fixed: FixedKeys | None = None,
+        slots: int | None = None,
+        crowd: Crowd | None = None,
     ):
         self._table = table
         self._cost = servers.cost
         self._count = servers.replicas
         self._cold_steps = servers.cold_steps
         self._logs: list[np.ndarray] = []
-        self._slots = min(servers.options.max_num_seqs, max(1, len(table)))
+        self._slots = min(slots or servers.options.max_num_seqs, max(1, len(table)))
+        self._batcher = batchers.form_of(servers.batching, servers.cost.pipeline_stages)
+        self._ring = max(2, servers.cost.pipeline_stages)
+        self._fixed, self._crowd = fixed, crowd
         self._keys = number_keys(table.prefixes) if caching and table.prefixes is not None else None
         self._usable = KvPool(servers.kv_blocks, servers.options.block_size).usable_blocks
         self.arena = np.zeros(self._layout(servers, keep_steps, loop.clients if loop else 0), dtype=np.int64)
@@ -56,6 +76,8 @@ class Replicas:
             self._set_replica(index)
         if self._keys is not None:
             self._set_keys(self._keys)
+        if self._fixed is not None:
+            self._set_queue(self._fixed)
 
     def _layout(self, servers: Deployment, keep_steps: bool, clients: int) -> int:
         """Place the regions; return the words needed."""
@@ -70,6 +92,10 @@ class Replicas:
             "turns": 2 * clients,
             "due": clients,
             "answers": slots,
+            "draft": 3 * slots * at.DRAFT,  # a row may be taken back and given again
+            "scratch": slots,
+            "queue": len(self._table) * at.ENTRY if self._fixed else 0,
+            **(self._crowd.sizes() if self._crowd else {}),
             "prefix": len(self._keys.kept) if self._keys else 0,
             "prefix_ids": int(self._keys.kept[-1]) if self._keys else 0,
         }
@@ -77,10 +103,10 @@ class Replicas:
         for name, words in sizes.items():
             self._place[name] = end
             end += words
-        self._parts, stride = {}, at.REPLICA + 2 * (at.STEP + slots)
+        self._parts, stride = {}, at.REPLICA + self._ring * (at.STEP + slots)
         sizes = {
             "ORDER": 3 * slots,  # who has left keeps a place until the ranks are closed
-            **dict.fromkeys(("STACK", "FREE", "HEAP", "ENDING", "PREFILL"), slots),
+            **dict.fromkeys(("STACK", "FREE", "HEAP", "ENDING", "KEPT", "PREFILL"), slots),
             "GAPS": 2 * at.GAPS,
             "NODES": (self._nodes(slots) + 1) * at.NODE,
             "KEYS": self._keys.numbers if self._keys else 0,
@@ -111,13 +137,19 @@ class Replicas:
             at.G_BEFORE_NS: to_ns(servers.host.request_before_s),
             at.G_AFTER_NS: to_ns(servers.host.request_after_s),
             at.G_MAX_NUM_SEQS: options.max_num_seqs,
-            at.G_BUDGET: options.max_num_batched_tokens,
+            at.G_BUDGET: options.max_num_batched_tokens if servers.batching.has_token_budget else at.NO_LIMIT,
+            at.G_KEEPS_SLOTS: servers.batching.keeps_slots,
+            at.G_FRONT: servers.ordering.preempted_go_first,
+            at.G_DRAFT: place["draft"],
+            at.G_SCRATCH: place["scratch"],
             at.G_BLOCK_SIZE: options.block_size,
             at.G_CHUNKED: options.enable_chunked_prefill,
             at.G_WHOLE_PROMPT: options.scheduler_reserve_full_isl,
             at.G_THRESHOLD: options.long_prefill_token_threshold,
             at.G_WATERMARK: servers.watermark_blocks,
-            at.G_IN_FLIGHT: options.in_flight,
+            at.G_IN_FLIGHT: options.in_flight if servers.cost.pipeline_stages == 1 else 1,
+            at.G_STAGES: servers.cost.pipeline_stages,
+            at.G_RING: self._ring,
             at.G_CACHING: caching,
             at.G_UNHASHED_FIRST: options.unhashed_blocks_first,
             at.G_NO_PREEMPTION: caching and options.kv_offloading_bytes > 0,
@@ -150,6 +182,11 @@ class Replicas:
             at.R_FREE_BLOCKS: usable,
             at.R_FREE_SLOTS: slots,
             at.R_COLD: self._cold_steps,
+            at.R_TOP: at.NOBODY_IN_LINE,
+            at.R_LAST_SENT: -1,
+            at.R_OLDEST_ROW: -1,
+            at.R_RETRY_NS: at.NEVER,
+            at.R_FULL_SINCE: -1,
             **{getattr(at, f"R_{name}"): base + offset for name, offset in self._parts.items()},
         }
         for word, value in values.items():
@@ -161,6 +198,16 @@ class Replicas:
             self.arena[base + at.R_NODES_USED] = 1
         self.arena[base + self._parts["FREE"] :][:slots] = np.arange(slots)[::-1]
         self.arena[self._place["next"] + index] = at.NEVER
+
+    def _set_queue(self, fixed: FixedKeys) -> None:
+        """Entries of all rows, in no queue yet."""
+        self.arena[[at.G_SORTED, at.G_QUEUE, at.G_SLOPE]] = 1, self._place["queue"], fixed.slope
+        entries = self._entries()
+        entries[:, [at.Q_NEXT, at.Q_SLOT, at.Q_CHILD, at.Q_SIBLING]] = -1
+        entries[:, at.Q_LEVEL], entries[:, at.Q_BASE] = fixed.level, fixed.base_ns
+
+    def _entries(self) -> np.ndarray:
+        return self.arena[self._place["queue"] :][: len(self._table) * at.ENTRY].reshape(-1, at.ENTRY)
 
     def _set_keys(self, keys: Keys) -> None:
         from llmqsim.engine.compiled.prefix import kernels
@@ -185,9 +232,24 @@ class Replicas:
         self.arena[at.G_ROUTED] = end
         for index in range(self._count):
             base = self._base(index)
+            if self._fixed is not None:
+                self._chain(index, first, end)
             if self.arena[base + at.R_DELIVER_ROW] < 0:
                 row = kernels.next_row(self._table.data, self.arena, base, first - 1)
                 kernels.expect(self._table.data, self.arena, base, row)
+
+    def _chain(self, index: int, first: int, end: int) -> None:
+        """The rows first:end of a replica, in the order in which they are sent, after those before."""
+        rows = first + np.flatnonzero(self._table.replica[first:end] == index)
+        if len(rows):
+            base, entries = self._base(index), self._entries()
+            last = self.arena[base + at.R_LAST_SENT]
+            if last >= 0:
+                entries[last, at.Q_NEXT] = rows[0]
+            else:
+                self.arena[base + at.R_OLDEST_ROW] = rows[0]
+            entries[rows[:-1], at.Q_NEXT] = rows[1:]
+            self.arena[base + at.R_LAST_SENT] = rows[-1]
 
     def balance(self, end: int, until_ns: int | None) -> None:
         """Send each row up to `end` to the replica with the fewest in flight when it is due, up to `until_ns`."""
@@ -220,6 +282,16 @@ class Replicas:
         heap[:, 0], heap[:, 1] = starts_ns, clients
         self._call(kernels.serve, END_OF_TIME if until_ns is None else until_ns)
 
+    def run_crowd(self, in_turn: bool, until_ns: int | None) -> None:
+        """Clients of all kinds send what they have to; in_turn: round robin, else least loaded."""
+        from llmqsim.engine.compiled.clients import kernels
+
+        self._entries()[:, at.Q_SLOT] = at.NOT_DELIVERED
+        self.arena[at.G_IN_TURN] = in_turn
+        self.arena[at.G_ANSWERS] = self._place["answers"]
+        self._crowd.fill(self.arena, self._place)
+        self._call(kernels.serve_all, END_OF_TIME if until_ns is None else until_ns)
+
     def run_out(self, until_ns: int | None) -> None:
         """Run every replica until it has nothing left to do, or up to all that is before `until_ns`."""
         from llmqsim.engine.compiled import kernels
@@ -232,7 +304,7 @@ class Replicas:
         cost = self._cost
         jit.about_to_call(kernel)
         while True:
-            code = kernel(self._table.data, self.arena, cost.costs, cost.params, *arguments)
+            code = kernel(self._batcher, self._table.data, self.arena, cost.costs, cost.params, *arguments)
             self._drain()
             if code == at.DONE:
                 return
@@ -240,6 +312,8 @@ class Replicas:
                 raise NotCompiled("a request is preempted, and engine.kv_offloading_size or the preset says where its cached blocks go")
             if code == at.TOO_LONG:
                 raise NotCompiled(f"a step takes more than {at.LONGEST_STEP:,} ns, or the clock passes {at.LAST_TIME:,} ns")
+            if code == at.MORE_SLOTS:
+                raise MoreSlots
             if code == at.STUCK:
                 raise InvariantError("compiled engine: a replica with requests can't form a step")
 
@@ -255,15 +329,17 @@ class Replicas:
         from llmqsim.engine.compiled import kernels
 
         for index in range(self._count):
-            kernels.close(self._table.data, self.arena, self._base(index), now_ns)
+            kernels.close(self._batcher, self._table.data, self.arena, self._base(index), now_ns)
 
     # What is left behind.
 
     @property
     def last_ns(self) -> int:
-        """When the last step ended, or the last client looked whether there is more to send."""
-        ends = [int(self.arena[self._base(index) + at.U_END_NS]) for index in range(self._count)]
-        return max(*ends, int(self.arena[at.G_LAST_TURN_NS]))
+        """When the last step ended, a policy wanted to be asked again, or a client looked whether there is more to send."""
+        impatient = self._crowd is not None and self.arena[at.G_TIMEOUT_NS] != at.NEVER
+        words = (at.U_END_NS,) if impatient else (at.U_END_NS, at.R_ASKED_NS)
+        ends = [int(self.arena[self._base(index) + word]) for index in range(self._count) for word in words]
+        return max(*ends, int(self.arena[at.G_LAST_CLIENT_NS if impatient else at.G_LAST_TURN_NS]))
 
     def usage(self, index: int) -> ReplicaUsage:
         """What one replica did."""
@@ -280,6 +356,7 @@ class Replicas:
             tokens=words[at.U_TOKENS],
             recomputed_tokens=words[at.U_RECOMPUTED],
             wasted_rows=words[at.U_WASTED],
+            aborted_tokens=words[at.U_ABORTED],
             cached_tokens=words[at.U_CACHED],
             padded_tokens=words[at.U_PADDED],
             preemptions=words[at.U_PREEMPTIONS],
@@ -305,8 +382,8 @@ class Replicas:
         return histogram
 
     def log(self) -> list[tuple]:
-        """Every step, in the order in which they ended; of steps that ended together, the one that began first."""
+        """Every step, in the order in which they ended; of steps that ended together, the one waited for longest."""
         if not self._logs:
             return []
         rows = np.concatenate(self._logs)
-        return list(map(tuple, rows[np.lexsort((rows[:, 0], rows[:, 1], rows[:, 2]))].tolist()))
+        return list(map(tuple, rows[np.lexsort((rows[:, 0], rows[:, 8], rows[:, 2])), :8].tolist()))

@@ -1,27 +1,25 @@
 """A replica of the compiled engine, from event to event, and a router over many of them.
 
 Events of a replica are, in their order within an instant (llmqsim/clock.py): a step ends, a request is delivered, steps
-are formed. Arguments as in step/kernels.py.
+are formed. batcher : compiled/batchers; other arguments as in step/kernels.py.
 """
 
 from __future__ import annotations
 
+from llmqsim.engine.compiled.batchers import close_steps, commit_step, form_step, stride_on
 from llmqsim.engine.compiled.books.kernels import look, tally
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
-from llmqsim.engine.compiled.stride.kernels import stride
+from llmqsim.engine.compiled.queue.kernels import chain, entry_at, join
 from llmqsim.engine.compiled.step.kernels import (
     OUTCOME,
     REPLICA_OF,
     WAIT_PREEMPTED,
     WAIT_STEP,
-    commit,
-    form,
     next_row,
     slot_at,
     step_at,
     write_marks,
 )
-from llmqsim.engine.compiled.group.kernels import close_group, commit_grouped, form_grouped, open_group
 from llmqsim.jit import kernel
 from llmqsim.requests import INDEX, Outcome
 
@@ -32,11 +30,23 @@ REJECTED = int(Outcome.REJECTED)
 
 @kernel
 def deliver(table, arena, base):
-    """The next request on its way joins the queue; it can enter the next step that is formed."""
-    row, now = arena[base + R_DELIVER_ROW], arena[base + R_DELIVER_NS]
+    """The next request on its way joins the queue."""
+    row = arena[base + R_DELIVER_ROW]
+    take_in(table, arena, base, row, arena[base + R_DELIVER_NS])
+    if arena[G_SORTED] != 0:
+        expect(table, arena, base, arena[entry_at(arena, row) + Q_NEXT])
+    else:
+        expect(table, arena, base, next_row(table, arena, base, row))
+
+
+@kernel
+def take_in(table, arena, base, row, now):
+    """A request joins the queue; it can enter the next step that is formed."""
     tally(arena, base, now)
     arena[base + U_REQUESTS] += 1
-    if arena[base + R_QUEUED] == 0:
+    if arena[G_SORTED] != 0:
+        join(table, arena, base, row)
+    elif arena[base + R_QUEUED] == 0:
         arena[base + R_HEAD_ROW] = row
     if arena[base + R_FRESH] == 0:
         arena[base + R_FRESH_ROW] = row
@@ -44,9 +54,8 @@ def deliver(table, arena, base):
     arena[base + R_FRESH] += 1
     waiting = arena[base + R_QUEUED] + arena[base + R_PREEMPTED]
     arena[base + U_WAITING_PEAK] = max(arena[base + U_WAITING_PEAK], waiting)
-    if arena[base + R_STEPS] == 0 and arena[base + R_FORM_NS] == NEVER:
-        arena[base + R_FORM_NS] = now
-    expect(table, arena, base, next_row(table, arena, base, row))
+    if arena[base + R_STEPS] == 0:
+        arena[base + R_FORM_NS] = min(arena[base + R_FORM_NS], now)
 
 
 @kernel
@@ -57,35 +66,31 @@ def expect(table, arena, base, row):
 
 
 @kernel
-def form_step(table, arena, costs, params, base, now):
-    """Form one step, if possible with the group; False when nobody can have a token."""
-    if arena[base + R_OPEN] == 0:
-        open_group(arena, base)
-    if arena[base + R_OPEN] != 0:
-        formed = form_grouped(table, arena, costs, params, base, now)
-        if formed != SHORT:
-            return formed == FORMED
-        close_group(arena, base)
-    return form(table, arena, costs, params, base, now)
-
-
-@kernel
-def form_ahead(table, arena, costs, params, base, now):
-    """Form as many steps as in_flight allows; False: a replica with requests can't form a step."""
+def form_ahead(batcher, table, arena, costs, params, base, now):
+    """Form as many steps as in_flight (or the pipeline) allows; False: a replica with requests can't form a step."""
     arena[base + R_FORM_NS] = NEVER
-    while arena[base + R_STEPS] < arena[G_IN_FLIGHT]:
-        if not form_step(table, arena, costs, params, base, now):
+    arena[base + R_RETRY_NS] = NEVER
+    arena[base + R_AWAITED_SINCE_NS] = now
+    while arena[base + R_STEPS] < max(arena[G_IN_FLIGHT], arena[G_STAGES]):
+        if not form_step(batcher, table, arena, costs, params, base, now):
             break
-    present = arena[base + R_RUNNING] + arena[base + R_QUEUED] + arena[base + R_PREEMPTED]
-    return arena[base + R_STEPS] > 0 or present == 0
+    if arena[base + R_STEPS] > 0:
+        return True
+    if arena[base + R_RETRY_NS] != NEVER:  # the policy has said when to ask it again
+        arena[base + R_FORM_NS] = arena[base + R_RETRY_NS]
+        arena[base + R_ASKED_NS] = max(arena[base + R_ASKED_NS], arena[base + R_RETRY_NS])
+        return True
+    return arena[base + R_RUNNING] + arena[base + R_QUEUED] + arena[base + R_PREEMPTED] == 0
 
 
 @kernel
-def advance(table, arena, costs, params, base, commit_limit, form_limit):
+def advance(batcher, table, arena, costs, params, base, commit_limit, form_limit):
     """Do what this replica does up to commits at `commit_limit` and all else before `form_limit`; say why it stopped."""
     while True:
         if arena[base + R_LONGEST_NS] > LONGEST_STEP or arena[base + R_LAST_COMMIT_NS] > LAST_TIME:
             return TOO_LONG
+        if arena[G_FAULT] != DONE:
+            return arena[G_FAULT]
         form_ns, deliver_ns = arena[base + R_FORM_NS], arena[base + R_DELIVER_NS]
         end_ns = arena[step_at(arena, base, 0) + T_END_NS] if arena[base + R_STEPS] > 0 else NEVER
         if end_ns <= deliver_ns and end_ns <= form_ns:
@@ -93,18 +98,15 @@ def advance(table, arena, costs, params, base, commit_limit, form_limit):
                 break
             if arena[G_LOG_ROWS] > 0 and arena[G_LOGGED] == arena[G_LOG_ROWS]:
                 return LOG_IS_FULL
-            if arena[base + R_OPEN] != 0:
-                commit_grouped(table, arena, params, base)
-            else:
-                commit(table, arena, params, base)
+            commit_step(batcher, table, arena, params, base)
         elif deliver_ns <= form_ns:
             if deliver_ns >= form_limit:
                 break
             deliver(table, arena, base)
         elif form_ns >= form_limit:
             break
-        elif stride(table, arena, costs, params, base, commit_limit, form_limit) == 0:
-            if not form_ahead(table, arena, costs, params, base, form_ns):
+        elif stride_on(batcher, table, arena, costs, params, base, commit_limit, form_limit) == 0:
+            if not form_ahead(batcher, table, arena, costs, params, base, form_ns):
                 return STUCK
             if arena[G_NO_PREEMPTION] != 0 and arena[base + U_PREEMPTIONS] > 0:
                 return PREEMPTS
@@ -123,7 +125,7 @@ def least_outstanding(arena):
 
 
 @kernel
-def route(table, arena, costs, params, stop_ns):
+def route(batcher, table, arena, costs, params, stop_ns):
     """Send every request that is due before `stop_ns` to the least loaded replica; say why it stopped.
 
     All replicas that do something up to that instant are brought there first, so that the counts are fresh.
@@ -137,7 +139,7 @@ def route(table, arena, costs, params, stop_ns):
             for index in range(arena[G_REPLICAS]):
                 if arena[arena[G_NEXT_NS] + index] <= now:
                     base = arena[G_FIRST_REPLICA] + index * arena[G_STRIDE]
-                    code = advance(table, arena, costs, params, base, now, now)
+                    code = advance(batcher, table, arena, costs, params, base, now, now)
                     if code != DONE:
                         return code
             send(table, arena, row, least_outstanding(arena), now)
@@ -153,6 +155,8 @@ def send(table, arena, row, index, now):
     table[REPLICA_OF, row] = index
     arena[G_ROUTED] = row + 1
     arena[arena[G_OUTSTANDING] + index] += 1
+    if arena[G_SORTED] != 0:
+        chain(arena, base, row)
     if arena[base + R_DELIVER_ROW] < 0:
         expect(table, arena, base, row)
         next_ns = arena[G_NEXT_NS] + index
@@ -160,22 +164,46 @@ def send(table, arena, row, index, now):
 
 
 @kernel
-def close(table, arena, base, now):
+def close(batcher, table, arena, base, now):
     """The clock stops: write the marks of requests that are still here."""
-    if arena[base + R_OPEN] != 0:
-        close_group(arena, base)
+    close_steps(batcher, arena, base)
     tally(arena, base, now)
     if arena[base + R_STEPS] > 0:
         arena[base + U_CUT] = now - arena[step_at(arena, base, 0) + T_START_NS]
     look(table, arena, base, now)
-    for place in range(arena[base + R_PREEMPTED]):
-        at = slot_at(arena, base, arena[arena[base + R_STACK] + place])
-        table[WAIT_PREEMPTED, arena[at + S_ROW]] += now - arena[at + S_PREEMPTED_NS]
-        write_marks(table, arena, at)
     for place in range(arena[base + R_RUNNING]):
         write_marks(table, arena, slot_at(arena, base, arena[arena[base + R_ORDER] + place]))
+    if arena[G_SORTED] != 0:
+        close_sorted(table, arena, base, now)
+        return
+    for place in range(arena[base + R_PREEMPTED]):
+        close_waiting(table, arena, base, arena[arena[base + R_STACK] + place], -1, now)
     row = arena[base + R_HEAD_ROW]
     for _ in range(arena[base + R_QUEUED]):
+        close_waiting(table, arena, base, -1, row, now)
+        row = next_row(table, arena, base, row)
+
+
+@kernel
+def close_waiting(table, arena, base, slot, row, now):
+    """Somebody still waits: in a slot, or a new request (slot -1)."""
+    if slot < 0:
         for reason in range(4):
             table[WAIT_STEP + reason, row] += arena[base + R_CLOCKS + reason]
-        row = next_row(table, arena, base, row)
+    else:
+        at = slot_at(arena, base, slot)
+        table[WAIT_PREEMPTED, arena[at + S_ROW]] += now - arena[at + S_PREEMPTED_NS]
+        write_marks(table, arena, at)
+
+
+@kernel
+def close_sorted(table, arena, base, now):
+    """The same for all who wait in a sorted queue."""
+    left = arena[base + R_QUEUED] + arena[base + R_PREEMPTED]
+    row = arena[base + R_OLDEST_ROW]
+    while left > 0:
+        at = entry_at(arena, row)
+        if arena[at + Q_RANK] != NOT_IN_LINE:
+            close_waiting(table, arena, base, arena[at + Q_SLOT], row, now)
+            left -= 1
+        row = arena[at + Q_NEXT]

@@ -2,7 +2,7 @@
 
     globals | next event, outstanding (a word a replica) | gaps | log | turns, answers | replica 0 | replica 1 | ...
 
-    a replica:  scalars | two steps in flight, with the slots they sample | order | stack | ... | slots
+    a replica:  scalars | steps in flight, with the slots they sample | order | stack | ... | slots
 
 A request gets a *slot* (SLOT words) when it is first admitted and keeps it until it ends; new requests that wait are rows
 of the table and need no slot. `order` lists the slots that run, in admission order; `stack` those that were preempted,
@@ -36,9 +36,19 @@ LIMB = 1 << 60
     G_THRESHOLD,
     G_WATERMARK,
     G_IN_FLIGHT,
+    G_STAGES,
+    G_RING,
     G_NO_PREEMPTION,
     G_CACHING,
     G_UNHASHED_FIRST,
+    G_KEEPS_SLOTS,
+    G_SORTED,
+    G_QUEUE,
+    G_SLOPE,
+    G_FRONT,
+    G_DRAFT,
+    G_SCRATCH,
+    G_FAULT,
     G_PREFIX,
     G_PREFIX_IDS,
     G_WARM,
@@ -67,8 +77,27 @@ LIMB = 1 << 60
     G_TURNAROUND_NS,
     G_LAST_TURN_NS,
     G_IN_TURN,
+    # clients of all kinds (clients/kernels.py)
+    G_EVENTS,
+    G_EVENTS_SIZE,
+    G_ORDER,
+    G_SENT_ROWS,
+    G_SENT_ORDER,
+    G_ON_THE_WAY,
+    G_WATCHED,
+    G_WATCH,
+    G_TIMEOUT_NS,
+    G_CAP,
+    G_IN_USE,
+    G_OPEN,
+    G_OPEN_SIZE,
+    G_OPEN_DUE,
+    G_OPEN_SENT,
+    G_LOOPS,
+    G_LOOP_OF,
+    G_LAST_CLIENT_NS,
     GLOBALS,
-) = range(45)
+) = range(73)
 
 # Scalars of a replica.
 (
@@ -87,6 +116,8 @@ LIMB = 1 << 60
     R_USABLE_BLOCKS,
     R_STEPS,
     R_OLDEST,
+    R_AWAITED_SINCE_NS,
+    R_STAGE_FREE_NS,
     R_LAST_COMMIT_NS,
     R_SINCE_NS,
     R_CLOCK_NS,
@@ -101,6 +132,17 @@ LIMB = 1 << 60
     R_ENDINGS,
     R_PREFILLING,
     R_ORDER_END,
+    R_TOP,
+    R_FRONTS,
+    R_LAST_SENT,
+    R_OLDEST_ROW,
+    R_RETRY_NS,
+    R_ASKED_NS,
+    R_LEFT,
+    R_ENDED,
+    R_FULL_SINCE,
+    R_RATIO,
+    R_RATIO_EXPONENT,
     R_SPARE_NODE,
     R_NODES_USED,
     R_ADMISSIONS,
@@ -112,6 +154,7 @@ LIMB = 1 << 60
     R_HEAP,
     R_GAPS,
     R_ENDING,
+    R_KEPT,
     R_PREFILL,
     R_NODES,
     R_KEYS,
@@ -132,8 +175,9 @@ LIMB = 1 << 60
     U_REQUESTS,
     U_END_NS,
     U_CUT,
+    U_ABORTED,
     _END,
-) = range(60)
+) = range(75)
 R_CLOCKS = _END
 """four words, as rules.WAIT_*"""
 U_OUTSIDE = R_CLOCKS + 4
@@ -142,7 +186,7 @@ U_BUSY, U_RUNNING, U_WAITING, U_BLOCKS = range(U_OUTSIDE + 4, U_OUTSIDE + 12, 2)
 """integrals: two words each, high and low"""
 REPLICA = U_BLOCKS + 2
 
-# A step in flight, twice in each replica: scalars, then the slots whose rows sample a token (GONE: it has ended).
+# A step in flight, G_RING of them in each replica: scalars, then the slots whose rows sample a token (GONE: it has ended).
 (
     T_START_NS,
     T_END_NS,
@@ -157,9 +201,41 @@ REPLICA = U_BLOCKS + 2
     T_SAMPLED,
     T_GONE,
     T_CACHED,
+    T_PADDING,
+    T_IDLE,
+    T_IDLE_KV,
+    # while it is formed
+    T_BUDGET,
+    T_ROWS,
+    T_PREEMPTED,
+    T_EXHAUSTED,
+    T_BLOCKED_BY,
     STEP,
-) = range(14)
+) = range(22)
 GONE = -1
+ABORTED = -2
+"""a sampled row whose request was taken back: nobody gets its token"""
+
+# A row of the step that is being formed, in the order of granting. D_SLOT: GONE when it was taken back.
+D_SLOT, D_TOKENS, D_SAMPLES, D_QUERY, D_KV, DRAFT = range(6)
+
+# A row of the request table in a queue that is sorted by keys, see queue/kernels.py.
+Q_NEXT, Q_LEVEL, Q_BASE, Q_SLOT, Q_RANK, Q_VALUE, Q_CHILD, Q_SIBLING, ENTRY = range(9)
+NOT_IN_LINE, FRONT, IN_ORDER = range(3)
+NO_LIMIT = 1 << 60
+"""tokens: nothing but slots and memory limits a step"""
+NOBODY_IN_LINE = -1
+NOT_DELIVERED = -2
+"""in Q_SLOT: on its way to the replica, or not sent"""
+
+# An event of clients, and a closed loop among them, see clients/kernels.py.
+E_TIME_NS, E_ORDER, E_CLIENT, E_KIND, EVENT = range(5)
+IS_DUE, IS_FREE, IS_WATCHED, IS_TURN = range(4)
+"""IS_TURN + i: clients of loop i"""
+IDLE, WOKEN, WATCHING = range(3)
+"""the watch over requests whose time is up"""
+L_ROWS, L_LEFT, L_CLIENTS, L_STOP_NS, L_HOLD, L_HELD, L_HELD_CLIENTS, LOOP = range(8)
+NO_HOLD = -1
 
 # A slot.
 (
@@ -180,14 +256,18 @@ GONE = -1
     S_STEP,
     S_MEMBER,
     S_RUN,
+    S_HIT,
+    S_HOLD,
+    S_PADDING,
+    S_DRAFT,
     S_PREFIX,
     S_PREFIXED,
     S_SHARED,
     S_HELD,
     S_HELD_SINCE,
     SLOT,
-) = range(23)
-FREE, WAITING, RUNNING = 0, 1, 2
+) = range(27)
+FREE, WAITING, RUNNING, KEPT = range(4)
 NO_MEMBER, MEMBER, ENDING = 0, 1, 2
 """of the group; ENDING: it is in no step that is formed from now"""
 SLOT_BITS = 24
@@ -204,6 +284,7 @@ GAPS = 4096
 FORMED, NOBODY, SHORT = range(3)
 
 # What a kernel answers: done so far, or why it stopped early.
-DONE, LOG_IS_FULL, STUCK, PREEMPTS, TOO_LONG = range(5)
+DONE, LOG_IS_FULL, STUCK, PREEMPTS, TOO_LONG, MORE_SLOTS = range(6)
 
-LOG_COLUMNS = 8
+LOG_COLUMNS = 9
+"""as records.StepLog, and since when the replica waited for the step to end"""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from llmqsim.policies import rules
 from llmqsim.policies.protocol import Batching, ReplicaView, RequestView, StepDraft
 from llmqsim.registry import register
 
@@ -51,13 +52,15 @@ class Sglang(Batching):
         memory: _Memory = view.state
         began = False
         for request in view.running:
-            if request.known_tokens - request.computed_tokens > 1:
+            if rules.lags(request.known_tokens, request.computed_tokens):
                 began |= draft.grow(request)
         if memory.full_since == view.left and view.running:
             draft.hold_back("kv")
             return began
         memory.full_since = -1
-        reserved = sum(self._expected(r) * memory.ratio for r in view.running)
+        reserved = 0.0
+        for request in view.running:  # not sum(), which rounds in another way since Python 3.12
+            reserved += self._expected(request) * memory.ratio
         for request in view.waiting():
             own = request.known_tokens - view.hit_tokens(request) + self._expected(request)
             free = view.free_blocks * view.block_size
@@ -80,16 +83,18 @@ class Sglang(Batching):
 
     def _decode(self, view: ReplicaView, draft: StepDraft) -> None:
         memory: _Memory = view.state
-        staying = list(view.running)
+        staying = [r for r in view.running if r.kv_blocks]  # not who gave way to a prompt just now
+        if not staying:
+            return
         retracted = self._retract(view, draft, staying)
         if retracted:
             memory.full_since = -1
             made = sum(r.generated_tokens for r in staying)
             allowed = sum(min(r.max_tokens, self.clip_tokens) for r in staying)
-            memory.ratio = min(1.0, (made + self.retract_decode_steps * len(staying)) / max(1, allowed))
+            memory.ratio = rules.ratio_after_retraction(made, allowed, len(staying), self.retract_decode_steps)
         else:
             start = self.start_ratio * self.conservativeness
-            memory.ratio = max(start * self.floor, memory.ratio - start * (1 - self.floor) / self.decay_steps)
+            memory.ratio = rules.ratio_after_decode(memory.ratio, start, self.floor, self.decay_steps)
         for request in staying:
             draft.grow(request)
 
@@ -107,4 +112,4 @@ class Sglang(Batching):
         return sum(max(0, view.blocks_for(r.computed_tokens + 1) - r.kv_blocks) for r in requests)
 
     def _expected(self, request: RequestView) -> int:
-        return min(request.max_tokens - request.generated_tokens, self.clip_tokens)
+        return rules.expected_tokens(request.max_tokens, request.generated_tokens, self.clip_tokens)

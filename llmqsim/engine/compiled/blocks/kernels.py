@@ -112,8 +112,8 @@ def add_copy(arena, base, key, since):
 
 
 @kernel
-def drop_copy(arena, base, node):
-    """The content of a block that is in no free list is gone."""
+def drop_key(arena, base, node):
+    """Nobody will find a copy any more."""
     at = node_at(arena, base, node)
     first_at = arena[base + R_KEYS] + arena[at + N_KEY]
     earlier, later = arena[at + N_EARLIER], arena[at + N_LATER]
@@ -124,6 +124,13 @@ def drop_copy(arena, base, node):
         arena[node_at(arena, base, later) + N_EARLIER] = earlier
         if arena[first_at] == node:
             arena[first_at] = later
+    arena[at + N_LATER] = NO_NODE
+
+
+@kernel
+def drop_copy(arena, base, node):
+    """The content of a block that is in no free list is gone."""
+    drop_key(arena, base, node)
     drop_node(arena, base, node)
 
 
@@ -175,13 +182,16 @@ def give_unhashed(arena, base, blocks):
 
 
 @kernel
-def release(arena, base, slot, held, comes_back):
-    """A request gives `held` blocks back, tail first. comes_back: it may look for its own again."""
+def release(arena, base, slot, held, full, comes_back):
+    """A request gives `held` blocks back, tail first, the leading `full` of them with what they hold.
+
+    comes_back: it may look for its own again.
+    """
     if arena[G_CACHING] == 0:
         arena[base + R_FREE_BLOCKS] += held
         return
     at = slot_of(arena, base, slot)
-    full, shared = arena[at + S_COMPUTED] // arena[G_BLOCK_SIZE], arena[at + S_SHARED]
+    shared = arena[at + S_SHARED]
     give_unhashed(arena, base, held - full)
     if comes_back and full > shared:
         arena[base + R_FREE_BLOCKS] += full - shared
@@ -190,17 +200,29 @@ def release(arena, base, slot, held, comes_back):
     else:
         give(arena, base, full - shared, ENDS)
     for place in range(arena[at + S_PREFIX] + shared - 1, arena[at + S_PREFIX] - 1, -1):
-        node = arena[place]
-        node_place = node_at(arena, base, node)
-        arena[place] = arena[node_place + N_KEY]
-        arena[node_place + N_COUNT] -= 1
-        if 0 < arena[node_place + N_REPEATS] >= arena[node_place + N_COUNT]:
-            arena[node_place + N_REPEATS] -= 1
-            arena[base + R_REPEATED] -= 1
-        if arena[node_place + N_COUNT] == 0:
+        node = let_go(arena, base, place)
+        if arena[node_at(arena, base, node) + N_COUNT] > 0:
+            continue
+        if arena[node_at(arena, base, node) + N_LATER] == NO_NODE:
+            drop_node(arena, base, node)
+            give_unhashed(arena, base, 1)
+        else:
             link(arena, base, node, ENDS)
             arena[base + R_FREE_BLOCKS] += 1
     arena[at + S_SHARED] = arena[at + S_HELD] = 0
+
+
+@kernel
+def let_go(arena, base, place):
+    """A request holds a copy no more; returns the node that stood at `place` of the arena, where its key stands now."""
+    node = arena[place]
+    at = node_at(arena, base, node)
+    arena[place] = arena[at + N_KEY]
+    arena[at + N_COUNT] -= 1
+    if 0 < arena[at + N_REPEATS] >= arena[at + N_COUNT]:
+        arena[at + N_REPEATS] -= 1
+        arena[base + R_REPEATED] -= 1
+    return node
 
 
 @kernel

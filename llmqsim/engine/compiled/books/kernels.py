@@ -6,6 +6,7 @@ Arguments as in step/kernels.py.
 from __future__ import annotations
 
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
+from llmqsim.engine.compiled.queue.kernels import entry_at
 from llmqsim.jit import kernel
 from llmqsim.records import GAP_BINS, GAP_BITS
 from llmqsim.requests import INDEX
@@ -41,18 +42,36 @@ def tally(arena, base, now):
 @kernel
 def look(table, arena, base, now):
     """The scheduler looks at the queue: the clocks go on, and new requests note them (negative) in their wait columns."""
-    arena[base + R_CLOCKS + arena[base + R_BLOCKED_BY]] += now - arena[base + R_CLOCK_NS]
-    arena[base + R_CLOCK_NS] = now
+    pass_time(arena, base, now)
     left = arena[base + R_FRESH]
     row = arena[base + R_FRESH_ROW]
     while left > 0:
+        if arena[G_SORTED] != 0:
+            if arena[entry_at(arena, row) + Q_RANK] != NOT_IN_LINE:
+                note_clocks(table, arena, base, row, now)
+            left -= 1
+            row = arena[entry_at(arena, row) + Q_NEXT]
+            continue
         if table[REPLICA_OF, row] == arena[base + R_INDEX]:
-            for reason in range(4):
-                table[WAIT_STEP + reason, row] = -arena[base + R_CLOCKS + reason]
-            table[WAIT_STEP, row] += now - table[ARRIVAL, row] - arena[G_BEFORE_NS]
+            note_clocks(table, arena, base, row, now)
             left -= 1
         row += 1
     arena[base + R_FRESH] = 0
+
+
+@kernel
+def pass_time(arena, base, now):
+    """The clock of what keeps the head of the queue out goes on."""
+    arena[base + R_CLOCKS + arena[base + R_BLOCKED_BY]] += now - arena[base + R_CLOCK_NS]
+    arena[base + R_CLOCK_NS] = now
+
+
+@kernel
+def note_clocks(table, arena, base, row, now):
+    """A new request is seen for the first time: its wait columns hold the clocks, negative, and the time since it came."""
+    for reason in range(4):
+        table[WAIT_STEP + reason, row] = -arena[base + R_CLOCKS + reason]
+    table[WAIT_STEP, row] += now - table[ARRIVAL, row] - arena[G_BEFORE_NS]
 
 
 @kernel

@@ -27,9 +27,11 @@ from llmqsim.engine.compiled.step.kernels import (
     FIRST_TOKEN,
     admit_waiting,
     at_most,
+    attention,
     book_step,
     clear,
     close_ranks,
+    drop_oldest,
     leave,
     note_peaks,
     put,
@@ -195,7 +197,7 @@ def open_group(arena, base):
     if steps > 0:
         for place in range(arena[step + T_SAMPLED]):
             slot = arena[step + STEP + place]
-            if slot != GONE and arena[slot_at(arena, base, slot) + S_STAGE] != RUNNING:
+            if slot >= 0 and arena[slot_at(arena, base, slot) + S_STAGE] != RUNNING:
                 return False
     for word in (R_MEMBERS, R_CONTEXT, R_HEAP_SIZE, R_GAPS_SIZE, R_ENDINGS, R_PREFILLING, R_MIXED):
         arena[base + word] = 0
@@ -205,7 +207,7 @@ def open_group(arena, base):
         arena[arena[base + R_CLASSES] + class_id] = 0
     if steps > 0:
         for place in range(arena[step + T_SAMPLED]):
-            if arena[step + STEP + place] != GONE:
+            if arena[step + STEP + place] >= 0:
                 join(arena, base, arena[step + STEP + place], last)
     for place in range(arena[base + R_RUNNING]):
         slot = arena[order + place]
@@ -277,32 +279,28 @@ def fits(arena, base, members_need):
         at = slot_at(arena, base, arena[arena[base + R_PREFILL] + place])
         computed = arena[at + S_COMPUTED]
         missing = arena[at + S_KNOWN] - computed
-        tokens = min(missing, at_most(arena, budget))
-        whole = whole and tokens == min(missing, at_most(arena, missing))
+        tokens = min(missing, at_most(arena, budget, NO_LIMIT))
+        whole = whole and tokens == min(missing, at_most(arena, missing, NO_LIMIT))
         free -= rules.new_blocks(computed, tokens, rules.blocks_for(computed, block_size), block_size)
         budget -= tokens
     return free >= 0 and budget >= 0 and (whole or arena[base + R_MIXED] == 0)
 
 
 @kernel
-def grow_prefilling(arena, costs, params, base, step, budget):
-    """The running pass behind the members: (what is left of the budget, ns of prefill attention)."""
+def grow_prefilling(arena, base, step):
+    """The running pass behind the members, who have had their tokens; memory is enough (`fits`)."""
     block_size = arena[G_BLOCK_SIZE]
-    attention_ns = 0.0
     for place in range(arena[base + R_PREFILLING]):
         slot = arena[arena[base + R_PREFILL] + place]
         at = slot_at(arena, base, slot)
         computed = arena[at + S_COMPUTED]
-        want = rules.want_tokens(
-            arena[at + S_KNOWN], computed, arena[at + S_PROMPT], arena[at + S_MAX], at_most(arena, budget)
-        )
+        budget = at_most(arena, arena[step + T_BUDGET], NO_LIMIT)
+        want = rules.want_tokens(arena[at + S_KNOWN], computed, arena[at + S_PROMPT], arena[at + S_MAX], budget)
         if want > 0:
             held = rules.blocks_for(computed, block_size)
             take(arena, base, rules.new_blocks(computed, want, held, block_size))
-            attention_ns += put(arena, costs, params, step, at, slot, want)
+            put(arena, base, step, slot, want)
             share(arena, base, at)
-            budget -= want
-    return budget, attention_ns
 
 
 @kernel
@@ -349,18 +347,17 @@ def form_grouped(table, arena, costs, params, base, now):
     take(arena, base, need)
     arena[step + T_DECODES] = members
     arena[step + T_KV] = arena[base + R_CONTEXT]
-    budget, attention_ns = arena[G_BUDGET] - members, 0.0
+    arena[step + T_BUDGET] = arena[G_BUDGET] - members
     if arena[base + R_PREFILLING] > 0:
-        budget, attention_ns = grow_prefilling(arena, costs, params, base, step, budget)
-    arena[base + R_BLOCKED_BY] = rules.WAIT_STEP
+        grow_prefilling(arena, base, step)
     if arena[base + R_QUEUED] + arena[base + R_PREEMPTED] > 0:
-        blocked_by, attention_ns = admit_waiting(table, arena, costs, params, base, step, budget, attention_ns, now)
-        arena[base + R_BLOCKED_BY] = blocked_by
+        admit_waiting(table, arena, base, step, False, False, now)
+    arena[base + R_BLOCKED_BY] = arena[step + T_BLOCKED_BY]
     note_peaks(arena, base)
     if arena[step + T_DECODES] + arena[step + T_CHUNKS] == 0:
         return NOBODY
     arena[base + R_CONTEXT] += members
-    running = arena[base + R_RUNNING]
+    running, attention_ns = arena[base + R_RUNNING], attention(arena, costs, params, step)
     arena[step + T_RUNNING] = running
     arena[step + T_DURATION_NS] = step_ns(
         costs,
@@ -394,8 +391,8 @@ def commit_grouped(table, arena, params, base):
     push_gap(arena, base, number, gap)
     arena[base + U_WASTED] += arena[step + T_GONE]
     for place in range(arena[step + T_SAMPLED]):
-        if arena[step + STEP + place] == GONE:
-            arena[base + U_WASTED] += 1
+        if arena[step + STEP + place] < 0:
+            arena[base + U_WASTED] += arena[step + STEP + place] == GONE
         else:
             deliver_token(table, arena, base, slot_at(arena, base, arena[step + STEP + place]), now)
     while arena[base + R_HEAP_SIZE] > 0 and arena[arena[base + R_HEAP]] >> SLOT_BITS <= number:
@@ -403,8 +400,7 @@ def commit_grouped(table, arena, params, base):
     for place in range(arena[base + R_ENDINGS]):
         end_member(table, arena, base, arena[arena[base + R_ENDING] + place], now)
     arena[base + R_ENDINGS] = 0
-    arena[base + R_STEPS] -= 1
-    arena[base + R_OLDEST] ^= 1
+    drop_oldest(arena, base)
     arena[base + R_LAST_COMMIT_NS] = now
     book_step(arena, params, base, step, now)
     if arena[base + R_STEPS] > 0:

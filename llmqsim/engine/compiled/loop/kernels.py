@@ -114,7 +114,7 @@ def next_event(arena):
 
 
 @kernel
-def serve(table, arena, costs, params, until_ns):
+def serve(batcher, table, arena, costs, params, until_ns):
     """Run clients and replicas up to all that is before `until_ns`, instant by instant; say why it stopped."""
     while True:
         now = next_event(arena)
@@ -123,7 +123,7 @@ def serve(table, arena, costs, params, until_ns):
         for index in range(arena[G_REPLICAS]):  # what ends now ends first; its client may come back at once
             if arena[arena[G_NEXT_NS] + index] == now:
                 base = arena[G_FIRST_REPLICA] + index * arena[G_STRIDE]
-                code = advance(table, arena, costs, params, base, now, now)
+                code = advance(batcher, table, arena, costs, params, base, now, now)
                 if code != DONE:
                     return code
                 answer(table, arena)
@@ -132,6 +132,6 @@ def serve(table, arena, costs, params, until_ns):
         for index in range(arena[G_REPLICAS]):  # then it is delivered, and steps are formed
             if arena[arena[G_NEXT_NS] + index] == now:
                 base = arena[G_FIRST_REPLICA] + index * arena[G_STRIDE]
-                code = advance(table, arena, costs, params, base, now, now + 1)
+                code = advance(batcher, table, arena, costs, params, base, now, now + 1)
                 if code != DONE:
                     return code

@@ -9,7 +9,17 @@ private blocks, of which only a preempted request may still have some. Arguments
 from __future__ import annotations
 
 from llmqsim.engine import rules
-from llmqsim.engine.compiled.blocks.kernels import add_copy, drop_copy, drop_node, link, node_at, slot_of, take, unlink
+from llmqsim.engine.compiled.blocks.kernels import (
+    add_copy,
+    drop_key,
+    drop_node,
+    let_go,
+    link,
+    node_at,
+    slot_of,
+    take,
+    unlink,
+)
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
 from llmqsim.jit import kernel
 
@@ -96,10 +106,27 @@ def share(arena, base, at):
         since = arena[at + S_HELD_SINCE] if position < arena[at + S_HELD] else now
         arena[place] = add_copy(arena, base, arena[place], since)
     arena[at + S_SHARED] = max(full, arena[at + S_SHARED])
-    held = rules.blocks_for(arena[at + S_COMPUTED], block_size)
+    held = max(arena[at + S_HOLD], rules.blocks_for(arena[at + S_COMPUTED], block_size))
     if held > arena[at + S_HELD]:
         arena[at + S_HELD] = held
         arena[at + S_HELD_SINCE] = now
+
+
+@kernel
+def forget(arena, base, at, tokens):
+    """Nobody will find what a request holds beyond `tokens` any more. Returns how many of those blocks others hold, too."""
+    kept, others = tokens // arena[G_BLOCK_SIZE], 0
+    for place in range(arena[at + S_PREFIX] + kept, arena[at + S_PREFIX] + arena[at + S_SHARED]):
+        node = arena[place]
+        if arena[node_at(arena, base, node) + N_LATER] != NO_NODE:
+            drop_key(arena, base, node)
+        let_go(arena, base, place)
+        if arena[node_at(arena, base, node) + N_COUNT] > 0:
+            others += 1
+        else:
+            drop_node(arena, base, node)
+    arena[at + S_SHARED] = min(arena[at + S_SHARED], kept)
+    return others
 
 
 @kernel

@@ -44,7 +44,7 @@ def stays_out(table, arena, base):
         return rules.WAIT_STEP, NEVER
     slot, row, known = first_in_line(table, arena, base)
     budget = arena[G_BUDGET] - arena[base + R_MEMBERS]
-    refused_by, _, hit = admission(arena, base, slot, row, known, budget)
+    refused_by, _, hit = admission(arena, base, slot, row, known, budget, NO_LIMIT, 0)
     if refused_by == rules.WAIT_KV and hit > 0 and (arena[G_CHUNKED] == 0 or arena[G_WARM] != 0):
         return refused_by, 0
     return refused_by, NEVER

@@ -1,0 +1,55 @@
+"""vLLM V1's steps: policies/batching/continuous.py in arrays. While memory is enough, all who decode are one group."""
+
+from __future__ import annotations
+
+from llmqsim.engine.compiled.batchers import Continuous, Kernels, PipelinedContinuous, made_of
+from llmqsim.engine.compiled.batchers.rows.kernels import by_rows
+from llmqsim.engine.compiled.group.kernels import close_group, commit_grouped, form_grouped, open_group
+from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
+from llmqsim.engine.compiled.step.kernels import admit_waiting, commit, form, grow, snapshot
+from llmqsim.engine.compiled.stride.kernels import stride
+from llmqsim.jit import kernel
+
+
+@kernel
+def draft(batcher, table, arena, base, step, now):
+    """Running pass in admission order, then, if memory was enough for all of them, the waiting pass."""
+    for place in range(arena[G_SCRATCH], arena[G_SCRATCH] + snapshot(arena, base)):
+        if arena[step + T_EXHAUSTED] != 0:
+            break
+        grow(table, arena, base, step, arena[place], NO_LIMIT, 0, now)
+    if arena[step + T_PREEMPTED] == 0:
+        admit_waiting(table, arena, base, step, False, False, now)
+
+
+@kernel
+def form_next(batcher, table, arena, costs, params, base, now):
+    """Form one step, if possible with the group."""
+    if arena[base + R_OPEN] == 0:
+        open_group(arena, base)
+    if arena[base + R_OPEN] != 0:
+        formed = form_grouped(table, arena, costs, params, base, now)
+        if formed != SHORT:
+            return formed == FORMED
+        close_group(arena, base)
+    return form(batcher, table, arena, costs, params, base, now)
+
+
+@kernel
+def commit_next(table, arena, params, base):
+    """The oldest step ends, for the group or request by request."""
+    if arena[base + R_OPEN] != 0:
+        commit_grouped(table, arena, params, base)
+    else:
+        commit(table, arena, params, base)
+
+
+@kernel
+def close(arena, base):
+    """The group, if there is one, becomes single requests."""
+    if arena[base + R_OPEN] != 0:
+        close_group(arena, base)
+
+
+made_of(Continuous, Kernels(draft, form_next, commit_next, stride, close))
+made_of(PipelinedContinuous, by_rows(draft))

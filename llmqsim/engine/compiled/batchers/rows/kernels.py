@@ -1,0 +1,23 @@
+"""For batching policies whose steps are made request by request: the face of step/kernels.py. Arguments as there."""
+
+from __future__ import annotations
+
+from llmqsim.engine.compiled.batchers import Kernels
+from llmqsim.engine.compiled.step.kernels import commit, form
+from llmqsim.jit import kernel
+
+
+@kernel
+def no_stride(table, arena, costs, params, base, commit_limit, form_limit):
+    """Steps are made one by one."""
+    return 0
+
+
+@kernel
+def nothing_to_close(arena, base):
+    """Slots are always up to date."""
+
+
+def by_rows(draft) -> Kernels:
+    """The kernels of a policy that has only a draft of its own."""
+    return Kernels(draft, form, commit, no_stride, nothing_to_close)

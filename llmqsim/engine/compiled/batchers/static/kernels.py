@@ -1,0 +1,92 @@
+"""Static and dynamic batching: policies/batching/static.py in arrays."""
+
+from __future__ import annotations
+
+from llmqsim.engine import rules
+from llmqsim.engine.compiled.batchers import Static, made_of
+from llmqsim.engine.compiled.batchers.rows.kernels import by_rows
+from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
+from llmqsim.engine.compiled.queue.kernels import entry_at, head, lift, put_back
+from llmqsim.engine.compiled.step.kernels import (
+    MAX_TOKENS,
+    PROMPT_TOKENS,
+    admission,
+    grow,
+    settle_in,
+    slot_at,
+    snapshot,
+    turn_away,
+)
+from llmqsim.jit import kernel
+from llmqsim.requests import INDEX
+
+ARRIVAL = INDEX["arrival_ns"]
+
+
+@kernel
+def draft(batcher, table, arena, base, step, now):
+    """Go on with the batch, or start one."""
+    if arena[base + R_RUNNING] + arena[base + R_ENDED] > 0:
+        go_on(table, arena, base, step, now)
+    elif arena[base + R_QUEUED] > 0:
+        patience_ends_ns = oldest_arrival(table, arena, base) + batcher.max_wait_ns
+        if arena[base + R_QUEUED] < min(batcher.size, arena[G_MAX_NUM_SEQS]) and now < patience_ends_ns:
+            turn_away(arena, base, step, rules.WAIT_SLOTS)
+            arena[base + R_RETRY_NS] = patience_ends_ns
+        else:
+            begin(table, arena, base, step, now)
+
+
+@kernel
+def go_on(table, arena, base, step, now):
+    """A token for everybody who runs, and a row for nobody in the place of each who has ended."""
+    for place in range(arena[G_SCRATCH], arena[G_SCRATCH] + snapshot(arena, base)):
+        grow(table, arena, base, step, arena[place], NO_LIMIT, 0, now)
+    for place in range(arena[base + R_ENDED]):
+        at = slot_at(arena, base, arena[arena[base + R_KEPT] + place])
+        arena[step + T_IDLE] += 1
+        arena[step + T_IDLE_KV] += arena[at + S_COMPUTED] + arena[at + S_PADDING]
+    turn_away(arena, base, step, rules.WAIT_SLOTS)
+
+
+@kernel
+def oldest_arrival(table, arena, base):
+    """When the first of those who wait has come: rows are chained in the order of sending, and nobody comes back."""
+    while arena[entry_at(arena, arena[base + R_OLDEST_ROW]) + Q_RANK] == NOT_IN_LINE:
+        arena[base + R_OLDEST_ROW] = arena[entry_at(arena, arena[base + R_OLDEST_ROW]) + Q_NEXT]
+    return table[ARRIVAL, arena[base + R_OLDEST_ROW]]
+
+
+@kernel
+def begin(table, arena, base, step, now):
+    """As many as fit when all are as long as the longest prompt and answer among them."""
+    prompt = answer = count = 0
+    first = last = NOBODY_IN_LINE
+    while count < arena[base + R_QUEUED]:
+        row = head(arena, base)
+        longest_prompt = max(prompt, table[PROMPT_TOKENS, row])
+        longest_answer = max(answer, table[MAX_TOKENS, row])
+        blocks = rules.blocks_for(longest_prompt + longest_answer, arena[G_BLOCK_SIZE])
+        if count > 0 and blocks > arena[base + R_USABLE_BLOCKS] // (count + 1):
+            break
+        prompt, answer = longest_prompt, longest_answer
+        lift(arena, base)
+        if first < 0:
+            first = row
+        else:
+            arena[entry_at(arena, last) + Q_SIBLING] = row
+        last = row
+        count += 1
+    while first >= 0:
+        own, hold = table[PROMPT_TOKENS, first], prompt + answer
+        following = arena[entry_at(arena, first) + Q_SIBLING]
+        refused_by, want, hit = admission(arena, base, -1, first, own, arena[step + T_BUDGET], NO_LIMIT, hold)
+        if refused_by != rules.ADMITTED:
+            arena[step + T_BLOCKED_BY] = refused_by
+            break
+        settle_in(table, arena, base, step, -1, first, want, hit, hold, prompt - own, now)
+        first = following
+    put_back(arena, base, first)
+
+
+made_of(Static, by_rows(draft))

@@ -1,0 +1,54 @@
+"""vLLM V0's steps in both modes: policies/batching/vllm_v0.py in arrays."""
+
+from __future__ import annotations
+
+from llmqsim.engine.compiled.batchers import VllmV0, made_of
+from llmqsim.engine.compiled.batchers.rows.kernels import by_rows
+from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
+from llmqsim.engine.compiled.step.kernels import admit_waiting, grow, slot_at, snapshot, snapshot_decodes_first
+from llmqsim.jit import kernel
+from llmqsim.requests import INDEX
+
+ARRIVAL = INDEX["arrival_ns"]
+
+
+@kernel
+def came_before(table, arena, base, slot, other):
+    """By arrival, then row."""
+    row, other_row = arena[slot_at(arena, base, slot) + S_ROW], arena[slot_at(arena, base, other) + S_ROW]
+    if table[ARRIVAL, row] != table[ARRIVAL, other_row]:
+        return table[ARRIVAL, row] < table[ARRIVAL, other_row]
+    return row < other_row
+
+
+@kernel
+def sort_by_arrival(table, arena, base, first, end):
+    """Sort slots at these places of the arena; they are nearly sorted."""
+    for place in range(first + 1, end):
+        slot, hole = arena[place], place
+        while hole > first and came_before(table, arena, base, slot, arena[hole - 1]):
+            arena[hole] = arena[hole - 1]
+            hole -= 1
+        arena[hole] = slot
+
+
+@kernel
+def draft(batcher, table, arena, base, step, now):
+    """Chunked: all in one step. Else a step of whole prompts if any can enter, or of decodes."""
+    chunked, scratch = arena[G_CHUNKED] != 0, arena[G_SCRATCH]
+    if not chunked and admit_waiting(table, arena, base, step, True, False, now):
+        return
+    if chunked:
+        count, decodes = snapshot_decodes_first(arena, base)
+        sort_by_arrival(table, arena, base, scratch, scratch + decodes)
+        sort_by_arrival(table, arena, base, scratch + decodes, scratch + count)
+    else:
+        count = snapshot(arena, base)
+        sort_by_arrival(table, arena, base, scratch, scratch + count)
+    for place in range(scratch, scratch + count):
+        grow(table, arena, base, step, arena[place], NO_LIMIT, batcher.spare_blocks, now)
+    if chunked:
+        admit_waiting(table, arena, base, step, True, False, now)
+
+
+made_of(VllmV0, by_rows(draft))

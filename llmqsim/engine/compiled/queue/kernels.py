@@ -1,0 +1,138 @@
+"""A waiting queue sorted by (rank, level, value, row): what engine/queue.py keeps as a list, as a pairing heap.
+
+Each row of the request table has one entry (ENTRY words), so that the heap of every replica is made of links alone:
+R_TOP is its first row, Q_CHILD and Q_SIBLING lead on. Where nothing but arrival counts and nobody is sent to the back, a
+replica needs no heap (step/kernels.py): waiting rows are then those between two cursors.
+
+Whoever leaves from the middle (its client gave up, or its last token was under way) is only marked NOT_IN_LINE and
+dropped when it comes to the top. Q_NEXT chains rows in the order in which they were sent to their replica. Arguments as in
+step/kernels.py.
+"""
+
+from __future__ import annotations
+
+from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
+from llmqsim.jit import kernel
+from llmqsim.requests import INDEX
+
+ARRIVAL = INDEX["arrival_ns"]
+
+
+@kernel
+def entry_at(arena, row):
+    """Where the entry of a row lies."""
+    return arena[G_QUEUE] + row * ENTRY
+
+
+@kernel
+def goes_before(arena, row, other):
+    """Is one row ahead of the other?"""
+    one, two = entry_at(arena, row), entry_at(arena, other)
+    if arena[one + Q_RANK] != arena[two + Q_RANK]:
+        return arena[one + Q_RANK] < arena[two + Q_RANK]
+    if arena[one + Q_RANK] == IN_ORDER and arena[one + Q_LEVEL] != arena[two + Q_LEVEL]:
+        return arena[one + Q_LEVEL] < arena[two + Q_LEVEL]
+    if arena[one + Q_VALUE] != arena[two + Q_VALUE]:
+        return arena[one + Q_VALUE] < arena[two + Q_VALUE]
+    return row < other
+
+
+@kernel
+def meld(arena, row, other):
+    """Make one heap of two with these tops (the second may be NOBODY_IN_LINE); returns its top."""
+    if other < 0:
+        return row
+    if goes_before(arena, other, row):
+        row, other = other, row
+    arena[entry_at(arena, other) + Q_SIBLING] = arena[entry_at(arena, row) + Q_CHILD]
+    arena[entry_at(arena, row) + Q_CHILD] = other
+    return row
+
+
+@kernel
+def push(arena, base, row, rank, value):
+    """A row joins the queue."""
+    at = entry_at(arena, row)
+    arena[at + Q_RANK] = rank
+    arena[at + Q_VALUE] = value
+    arena[at + Q_CHILD] = arena[at + Q_SIBLING] = NOBODY_IN_LINE
+    arena[base + R_TOP] = meld(arena, row, arena[base + R_TOP])
+
+
+@kernel
+def pop(arena, base):
+    """Take the top off; returns it. Its children are melded in pairs, then the pairs from the last to the first."""
+    top = arena[base + R_TOP]
+    node, pairs = arena[entry_at(arena, top) + Q_CHILD], NOBODY_IN_LINE
+    while node >= 0:
+        second = arena[entry_at(arena, node) + Q_SIBLING]
+        rest = arena[entry_at(arena, second) + Q_SIBLING] if second >= 0 else NOBODY_IN_LINE
+        node = meld(arena, node, second)
+        arena[entry_at(arena, node) + Q_SIBLING] = pairs
+        pairs, node = node, rest
+    heap = NOBODY_IN_LINE
+    while pairs >= 0:
+        rest = arena[entry_at(arena, pairs) + Q_SIBLING]
+        heap = meld(arena, pairs, heap)
+        pairs = rest
+    arena[base + R_TOP] = heap
+    arena[entry_at(arena, top) + Q_RANK] = NOT_IN_LINE
+    return top
+
+
+@kernel
+def head(arena, base):
+    """The row that is next, NOBODY_IN_LINE if nobody waits."""
+    while arena[base + R_TOP] >= 0 and arena[entry_at(arena, arena[base + R_TOP]) + Q_RANK] == NOT_IN_LINE:
+        pop(arena, base)
+    return arena[base + R_TOP]
+
+
+@kernel
+def lift(arena, base):
+    """Take the top off for a moment (`put_back`); returns it. It can be chained to others by Q_SIBLING meanwhile."""
+    top = head(arena, base)
+    rank = arena[entry_at(arena, top) + Q_RANK]
+    pop(arena, base)
+    arena[entry_at(arena, top) + Q_CHILD] = rank
+    arena[entry_at(arena, top) + Q_SIBLING] = NOBODY_IN_LINE
+    return top
+
+
+@kernel
+def put_back(arena, base, row):
+    """A lifted row, and all that are chained to it, wait where they did."""
+    while row >= 0:
+        at = entry_at(arena, row)
+        following = arena[at + Q_SIBLING]
+        push(arena, base, row, arena[at + Q_CHILD], arena[at + Q_VALUE])
+        row = following
+
+
+@kernel
+def join(table, arena, base, row):
+    """A row joins where its key puts it."""
+    value = arena[entry_at(arena, row) + Q_BASE] + arena[G_SLOPE] * table[ARRIVAL, row]
+    push(arena, base, row, IN_ORDER, value)
+
+
+@kernel
+def rejoin(table, arena, base, row, last, now):
+    """A preempted request waits again: at the front, where its key puts it, or behind all of its level."""
+    if last:
+        push(arena, base, row, IN_ORDER, arena[entry_at(arena, row) + Q_BASE] + now)
+    elif arena[G_FRONT] != 0:
+        arena[base + R_FRONTS] += 1
+        push(arena, base, row, FRONT, -arena[base + R_FRONTS])
+    else:
+        join(table, arena, base, row)
+
+
+@kernel
+def chain(arena, base, row):
+    """A row was sent to this replica, after all that were before."""
+    if arena[base + R_LAST_SENT] >= 0:
+        arena[entry_at(arena, arena[base + R_LAST_SENT]) + Q_NEXT] = row
+    else:
+        arena[base + R_OLDEST_ROW] = row
+    arena[base + R_LAST_SENT] = row

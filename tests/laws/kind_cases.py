@@ -1,0 +1,93 @@
+"""The random clusters of compiled_cases.py under every batching policy, and with clients of every kind.
+
+`python -m tests.laws.kind_cases FROM TO` compares the engines on these cases and prints the first difference. With
+NUMBA_DISABLE_JIT=1 the compiled engine is plain Python, so that nothing has to be compiled for nine policies.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+
+import numpy as np
+
+from tests.laws.cases import GRID_NS
+from tests.laws.compiled_cases import Compared, compared, differences
+from tests.laws.crowd import Crowd
+
+OTHER_BATCHING = [
+    ("partial_prefills", {"n": 3, "long": 1, "long_tokens": 20}),
+    ("partial_prefills", {"n": 1}),
+    ("vllm_v0", {}),
+    ("sarathi", {}),
+    ("continuous", {}),
+    ("sglang", {"decay_steps": 6, "clip_tokens": 20}),
+    ("trtllm_guaranteed_no_evict", {}),
+    ("trtllm_max_utilization", {}),
+    ("orca", {}),
+    ("static", {"size": 3, "max_wait_s": 0.02}),
+    ("static", {}),
+]
+
+
+def of_any_clients(seed: int) -> Compared:
+    """Case number `seed` with time-outs, caps, several closed loops, loops beside other traffic, drained warm-up."""
+    case = of_any_batching(seed // 2) if seed % 2 else compared(seed)
+    random = np.random.default_rng([20261130, seed])
+
+    def pick(*options):
+        return options[random.integers(len(options))]
+
+    grid = pick(GRID_NS, GRID_NS, 1_234_567)
+    sizes = pick((), (), (1,), (2,), (4,), (1, 2), (3, 2))
+    crowd = Crowd(
+        closed=pick(1, 2, 4) if sizes else 0,
+        sizes=sizes,
+        ramp_up_ns=pick(0, 0, 6 * grid),
+        stop_ns=pick(None, None, None, 40 * grid),
+        drain=pick(False, True),
+        cap=pick(None, 1, 2, 5),
+        timeout_ns=pick(None, 0, grid, 4 * grid, 12 * grid, 40 * grid),
+    )
+    return replace(case, crowd=crowd, pauses_ns=pick((0, 0), (0, 2 * grid), (grid, 4 * grid)))
+
+
+def of_any_batching(seed: int) -> Compared:
+    """Case number `seed` under another batching policy than vLLM V1's, or that over pipeline stages."""
+    case = compared(seed)
+    batching, policy = OTHER_BATCHING[seed % len(OTHER_BATCHING)]
+    stages = 1 + (seed % 4 > 1) * (1 + seed % 3)
+    changed = dict(batching=batching, policy=policy, stages=max(2, stages) if batching == "continuous" else stages)
+    return replace(case, case=replace(case.case, servers=case.case.servers | changed))
+
+
+def rare_clients() -> list[Compared]:
+    """What chance finds too rarely: two steps end together, and the one that began first is the second replica's.
+
+    The clients of two loops then send at once, in the order in which they heard of it, and go to replicas in turn.
+    """
+    ms, prompts = 1_000_000, (1, 3, 1, 5, 1, 1)
+    case = compared(0)
+    servers = dict(batching="continuous", block_size=16, replicas=2, routing="round_robin", blocks=None)
+    requests = tuple((0, prompt, 1, 1) for prompt in prompts)
+    case = replace(case.case, requests=requests, servers=servers, step=(5 * ms, 5 * ms, 0), host_ns=(0, 0), groups=())
+    crowd = Crowd(closed=4, sizes=(1, 1), ramp_up_ns=0, stop_ns=None, drain=False, cap=None, timeout_ns=None)
+    return [Compared(case, crowd=crowd)]
+
+
+def first_difference(seeds: range) -> str | None:
+    """The first case in which the engines differ, in words."""
+    for case in rare_clients():
+        if told := differences(case, keep_steps=True):
+            return f"{told}: {case}"
+    for seed in seeds:
+        for case in (of_any_batching(seed), of_any_clients(seed)):
+            told = differences(case, keep_steps=seed % 3 > 0)
+            if told not in ([], ["fell back"]):
+                return f"case {seed}: {told}: {case}"
+    return None
+
+
+if __name__ == "__main__":
+    found = first_difference(range(int(sys.argv[1]), int(sys.argv[2])))
+    print(found or "the engines agree")
