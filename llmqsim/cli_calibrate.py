@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from llmqsim.cli_measure import add_measure
+from llmqsim.cli_validate import add_tune
 
 EXIT_OK = 0
 
@@ -15,6 +16,7 @@ def add_commands(commands) -> None:
     calibrate = commands.add_parser("calibrate", help="time kernels on your own GPU, fit the timings, score the fits")
     actions = calibrate.add_subparsers(title="actions", required=True, metavar="ACTION")
     add_measure(actions)
+    add_tune(actions)
     fit = actions.add_parser("fit", help="fit every configuration of a folder of kernel timings")
     fit.add_argument("--kernels", required=True, metavar="DIR", type=Path, help="folder of kernel tables (*.parquet)")
     fit.add_argument("--out", metavar="DIR", type=Path, help="folder to write (default: those that ship)")

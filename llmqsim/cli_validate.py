@@ -55,3 +55,30 @@ def _called(arguments: argparse.Namespace) -> str:
         words += [f"{option} {os.path.basename(name)}" for name in names]
     words += [f"--case '{pattern}'" for pattern in arguments.case]
     return " ".join(words)
+
+
+def add_tune(actions) -> None:
+    """Add `tune` to the actions of `calibrate`."""
+    tune = actions.add_parser("tune", help="host time and derate of your own deployment, from results of its benchmarks")
+    tune.add_argument("runs", nargs="+", metavar="RUNS", help="as for `llmqsim validate`: three at least, at different loads")
+    tune.add_argument("--server", metavar="FILE", help="YAML that describes who served a benchmark tool's runs")
+    tune.add_argument("--requests", metavar="DIR", help="folder of the request tables")
+    tune.add_argument("--case", action="append", default=[], metavar="PATTERN", help="only cases or families like this")
+    tune.add_argument("--workers", type=int, metavar="N", help="processes (default: one a core)")
+    tune.add_argument("--out", metavar="FILE.yaml", help="write the scenario's keys")
+    tune.set_defaults(command=_tune)
+
+
+def _tune(arguments: argparse.Namespace) -> int:
+    from llmqsim.files import check_outputs, write_text
+    from llmqsim.validate import command
+    from llmqsim.validate.tune import keys, text, tune
+
+    check_outputs({"--out": arguments.out}, arguments.runs)
+    cases = command.read(arguments.runs, arguments.requests, server=arguments.server)
+    cases = command.chosen(cases, arguments.case)
+    found = tune(cases, arguments.workers, lambda line: print(line, file=sys.stderr, flush=True))
+    print(text(found))
+    if arguments.out is not None and found.helps:
+        write_text(arguments.out, keys(found))
+    return EXIT_OK

@@ -53,7 +53,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tradeoff": FOUNDATION | {"scenario", "simulation"},
     "cli_tradeoff": FOUNDATION | {"report", "tradeoff"},
     "cli_sweep": FOUNDATION | {"report", "sweep"},
-    "cli_calibrate": FOUNDATION | {"report", "cost", "calibrate", "cli_measure"},
+    "cli_calibrate": FOUNDATION | {"report", "cost", "calibrate", "cli_measure", "cli_validate"},
     "cli_measure": {"errors"},
     # a user of the simulator, like report and benchmark: it reads measured runs, simulates them and compares
     "validate": FOUNDATION | DATA | {"simulation", "scenario", "scenario.build", "result", "metrics", "hardware", "cost"},
