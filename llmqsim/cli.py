@@ -24,8 +24,8 @@ MOST_FAULTS = 20
 def main(argv: list[str] | None = None) -> int:
     """Entry point of the `llmqsim` command; returns the exit code."""
     terminal.prepare()
-    arguments = _parser().parse_args(argv)
     try:
+        arguments = _parser().parse_args(argv)
         code = arguments.command(arguments)
         sys.stdout.flush()
         return code
@@ -111,8 +111,9 @@ def _parser() -> argparse.ArgumentParser:
     schema.add_argument("--policies", action="store_true", help="print every policy, with its parameters and source")
     schema.set_defaults(command=_schema)
 
-    from llmqsim import cli_calibrate, cli_sweep, cli_tradeoff, cli_validate
+    from llmqsim import cli_calibrate, cli_planner, cli_sweep, cli_tradeoff, cli_validate
 
+    cli_planner.add_commands(commands)
     cli_calibrate.add_commands(commands)
     cli_sweep.add_commands(commands)
     cli_tradeoff.add_commands(commands, _scenario_arguments)

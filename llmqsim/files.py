@@ -72,6 +72,11 @@ def write_text(path: StrPath, text: str) -> None:
     write(path, lambda file: file.write(text))
 
 
+def write_bytes(path: StrPath, data: bytes) -> None:
+    """Write a whole file of bytes, or nothing. Raises DataError."""
+    write(path, lambda file: file.buffer.write(data))
+
+
 def _replace(target: Path, fill: Callable[[IO[str]], Any]) -> None:
     handle, temporary = tempfile.mkstemp(prefix=".llmqsim.", dir=target.parent)
     try:

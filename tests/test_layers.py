@@ -46,13 +46,18 @@ MAY_IMPORT: dict[str, set[str]] = {
     "simulation": FOUNDATION | DATA | {"result", "scenario", "scenario.build", "cluster"},
     "policy_suite": FOUNDATION | DATA | {"cluster", "engine", "cost", "kv", "policies"},
     "report": FOUNDATION | DATA | {"result", "metrics", "simulation", "scenario", "scenario.build", "hardware", "cost", "kv", "workload", "policies", "engine", "tradeoff"},
+    # many runs: it asks simulation for them, and a run of its own only for what a request takes alone (planner/alone.py)
+    "planner": FOUNDATION
+    | DATA
+    | {"simulation", "result", "metrics", "scenario", "scenario.build", "cluster", "engine", "hardware", "cost"},
     "benchmark": FOUNDATION | DATA | {"simulation", "scenario", "scenario.build", "report", "cost"},
     "sweep": FOUNDATION | {"scenario", "simulation"},
     "cli": FOUNDATION | DATA | {"benchmark", "result", "metrics", "simulation", "scenario", "report", "workload", "cost", "engine"}
-    | {"cli_calibrate", "cli_sweep", "cli_tradeoff", "cli_validate"},
+    | {"cli_calibrate", "cli_planner", "cli_sweep", "cli_tradeoff", "cli_validate"},
     "tradeoff": FOUNDATION | {"scenario", "simulation"},
     "cli_tradeoff": FOUNDATION | {"report", "tradeoff"},
     "cli_sweep": FOUNDATION | {"report", "sweep"},
+    "cli_planner": FOUNDATION | {"planner", "report", "scenario"},
     "cli_calibrate": FOUNDATION | {"report", "cost", "calibrate", "cli_measure", "cli_validate"},
     "cli_measure": {"errors"},
     # a user of the simulator, like report and benchmark: it reads measured runs, simulates them and compares

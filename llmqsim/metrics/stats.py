@@ -22,6 +22,7 @@ BATCHES = 20
 MOST_CORRELATION = 0.8
 """what is left between batches is believed up to here; beyond, the run is too short for its memory"""
 SETTLED_CORRELATION = 0.5
+MOST_BATCHES = 0.75
 
 
 @dataclass(frozen=True)
@@ -122,12 +123,16 @@ def quantile_interval(values: Sequence[float], percent: float, confidence: float
     """A percentile of one long run, from how well the share of values below it is known (batch means of an indicator).
 
     Percentiles of batches would be biased and lopsided in the tail; shares are not. The interval of the share, turned
-    round, names two percentiles of the run. None where the upper one lies beyond the largest value.
+    round, names two percentiles of the run. None where the upper one lies beyond the largest value, or where less than
+    MOST_BATCHES of the batches hold values beyond the percentile: a few bad spells don't tell how often they come.
     """
     series = np.asarray(values, dtype=float)
     if len(series) < 2 * BATCHES:
         return None
     whole = float(np.percentile(series, percent))
+    beyond = np.flatnonzero(series > whole) * BATCHES // len(series)
+    if len(np.unique(beyond)) < MOST_BATCHES * BATCHES:
+        return None
     share = sectioned([series <= whole], lambda part: float(np.mean(part)), confidence, bent=False)
     upper = 2 * share.mean - (share.low or 0.0)
     if upper >= 1:

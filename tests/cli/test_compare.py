@@ -1,0 +1,150 @@
+"""llmqsim compare: who is paired with whom, what is said of each difference, and the mistakes a user can make."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from llmqsim import from_mapping, load
+from llmqsim.planner.alone import APART_NS, alone_for
+from llmqsim.planner.compare import compare_scenarios
+from llmqsim.planner.figures import metrics
+from llmqsim.planner.vary import at_load, changed
+from llmqsim.simulation import prepare
+from tests.cli.commands import ROOT, SCENARIO, TRACE, llmqsim, strict_json, write
+
+QUEUE = {
+    "workload": {
+        "requests": 600,
+        "arrivals": {"process": "poisson", "rate": 8},
+        "lengths": {"prompt": {"lognormal": {"mean": 100, "cv": 1}}, "output": 1},
+    },
+    "cost": {"model": "affine", "per_prefill_token": 1e-3},
+    "engine": {"max_num_seqs": 1, "max_num_batched_tokens": 100_000},
+    "slo": {"e2e": "500 ms"},
+}
+"""a single server at load 0.8 with a mean service of 0.1 s"""
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return write(tmp_path, s_yaml=SCENARIO, t_csv=TRACE)
+
+
+def verdicts(told: dict, variant: str) -> dict:
+    return {key: cell and cell["verdict"] for key, cell in told["differences"][variant].items()}
+
+
+def test_the_screen_and_the_json_say_the_same(here):
+    said = llmqsim("compare", "s.yaml", "--variants", "slow", "--replications", 5, "--json", "o.json")
+    assert (said.code, said.err) == (0, "")
+    told = strict_json(here / "o.json")
+    assert (told["against"], list(told["variants"]), told["replications"]) == ("base", ["base", "slow"], 5)
+    cell = told["differences"]["slow"]["ttft_s.mean"]
+    assert cell["verdict"] == "worse" and cell["low"] <= cell["difference"] <= cell["high"]
+    row = next(line for line in said.lines if line.startswith("TTFT mean"))
+    assert "base" in row and "worse" in said.lines[said.lines.index(row) + 1]
+    assert llmqsim("compare", "s.yaml", "--variants", "slow", "--replications", 5).out == said.out
+
+
+def test_pairing_makes_the_difference_better_known_than_the_figures(here):
+    base, faster = from_mapping(QUEUE), from_mapping(QUEUE | {"cost": {"model": "affine", "per_prefill_token": 0.95e-3}})
+    told = compare_scenarios({"base": base, "faster": faster}, 12, metrics(["e2e_s.mean"]))
+    cell, own = told["differences"]["faster"]["e2e_s.mean"], told["variants"]["base"]["figures"]["e2e_s.mean"]
+    assert cell["verdict"] == "better"
+    assert cell["high"] - cell["low"] < 0.5 * (own["high"] - own["low"])
+
+
+def test_a_scenario_is_no_better_than_itself(here):
+    told = compare_scenarios({"a": from_mapping(QUEUE), "b": from_mapping(QUEUE)}, 3, metrics())
+    assert set(verdicts(told, "b").values()) <= {"no difference shown", None}
+    assert any("every request had the same times" in note for note in told["notes"])
+
+
+def test_few_noisy_runs_are_not_enough():
+    """Another seed is another traffic: nothing is shared, and three runs can't tell a small difference."""
+    other = changed(from_mapping(QUEUE), {"workload.arrivals.rate": 8.05})
+    told = compare_scenarios({"a": from_mapping(QUEUE), "b": other}, 1, metrics(["e2e_s.p99", "preemptions"]))
+    assert told["differences"]["b"]["e2e_s.p99"]["verdict"] in ("not enough runs", "worse")
+    assert told["differences"]["b"]["preemptions"]["verdict"] == "not enough runs"
+    assert told["differences"]["b"]["preemptions"]["low"] is None
+
+
+def test_a_replayed_trace_is_one_run_judged_by_its_batches(here):
+    rows = "".join(f"{0.2 * i},{100 + 10 * (i % 7)},{5 + i % 3}\n" for i in range(400))
+    (here / "long.csv").write_text("arrival_s,prompt_tokens,output_tokens\n" + rows)
+    (here / "r.yaml").write_text("workload: {trace: long.csv}\ncost: {model: constant, step: 10 ms}\n"
+                                 "variants: {slow: {cost.step: 11 ms}}\n")  # fmt: skip
+    said = llmqsim("compare", "r.yaml", "--variants", "slow", "--json", "o.json")
+    told = strict_json(here / "o.json")
+    assert said.code == 0 and told["replications"] == 1
+    cell = told["differences"]["slow"]["e2e_s.mean"]
+    assert (cell["method"], cell["verdict"]) == ("batches", "worse")
+    assert "the same in every replication" in said.out
+
+
+def test_a_closed_loop_says_what_pairing_covers(here):
+    loop = {"process": "closed_loop", "clients": 4}
+    scenario = from_mapping(QUEUE | {"workload": QUEUE["workload"] | {"arrivals": loop}})
+    told = compare_scenarios({"a": scenario, "b": scenario}, 2, metrics(["ttft"]))
+    assert any("pairing covers the workload only" in note for note in told["notes"])
+
+
+def test_every_request_is_in_one_length_group():
+    one = from_mapping(QUEUE)
+    told = compare_scenarios({"a": one, "b": at_load(one, 1.2)}, 3, metrics(["e2e"]))
+    groups = [name for name in told["groups"] if name.startswith("length:")]
+    assert len(groups) == 10
+    assert sum(told["groups"][g]["requests"] for g in groups) == 600
+    cells = [told["groups"][g]["variants"]["b"]["figures"]["e2e_s.mean"] for g in groups]
+    assert all(cell["difference"] > 0 for cell in cells)
+    relative = [cell["relative"] for cell in cells]
+    assert relative[0] > relative[-1], "first come first served: the same wait is more to a short request"
+
+
+def test_alone_is_what_an_empty_server_takes():
+    prepared = prepare(load(ROOT / "scenarios" / "first_answer.yaml", sets={"workload.requests": 60}))
+    table = prepared.run(0, 0).table
+    told = alone_for(prepared.servers.deployment, table).e2e_s(table)
+    from llmqsim.planner.alone import _simulate
+    from llmqsim.planner.vary import with_replicas
+
+    single = with_replicas(prepared, 1).servers.deployment
+    apart = _simulate(single, table.prompt_tokens, table.output_tokens)
+    assert APART_NS > 10**14
+    assert told == pytest.approx((apart.finish_ns - apart.arrival_ns) / 1e9, rel=0.02)
+
+
+def test_slowdown_and_fairness_of_an_empty_server_are_one():
+    idle = at_load(from_mapping(QUEUE), 1e-4)
+    told = compare_scenarios({"a": idle, "b": idle}, 2, metrics(["slowdown.p99", "fairness"]))
+    own = told["variants"]["a"]["figures"]
+    assert own["slowdown.p99"]["mean"] == pytest.approx(1, abs=0.02)
+    assert own["fairness"]["mean"] == pytest.approx(1, abs=0.001)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("s.yaml --variants slwo", "unknown variant (got 'slwo'); did you mean 'slow'? known: base, slow, two"),
+        ("s.yaml --variants ,", "--variants: names no variant"),
+        ("s.yaml --variants slow,slow", "--variants: names 'slow' twice"),
+        ("s.yaml --variants slow --replications 0", "--replications: must be a whole number of at least 1 (got '0')"),
+        ("s.yaml --variants slow --metric ttft_s.p42", "--metric: unknown figure (got 'ttft_s.p42')"),
+        ("s.yaml --variants slow --figure x.bmp", "x.bmp: --figure: unknown kind of picture"),
+        ("s.yaml --variants slow --json s.yaml", "is an input of this command"),
+        ("none.yaml --variants slow", "none.yaml: no such file"),
+    ],
+)
+def test_mistakes(here, line, said):
+    got = llmqsim("compare", *line.split())
+    assert (got.code, got.out) == (2, "") and said in got.err
+
+
+def test_the_figure_is_the_same_twice(here):
+    pytest.importorskip("matplotlib", reason="an extra: pip install 'llmqsim[figures]'")
+    for name in ("one.png", "two.png"):
+        assert llmqsim("compare", "s.yaml", "--variants", "slow", "--replications", 2, "--figure", name).code == 0
+    assert (here / "one.png").read_bytes() == (here / "two.png").read_bytes()
+    assert np.frombuffer((here / "one.png").read_bytes()[:4], np.uint8)[1] == ord("P")
