@@ -15,7 +15,7 @@ from llmqsim.records import StepLog
 from llmqsim.result import Result
 from llmqsim.scenario.build import Servers, build_servers, build_workload
 from llmqsim.scenario.load import Scenario, load
-from llmqsim.scenario.targets import Slo
+from llmqsim.scenario.targets import SLO_KEYS, Slo
 from llmqsim.units import to_ns
 from llmqsim.version import __version__
 
@@ -174,8 +174,8 @@ def _slo(slo: Slo | None) -> dict[str, float]:
     """Targets in seconds and the attainment asked for; empty without an SLO."""
     if slo is None:
         return {}
-    targets = {"ttft_s": slo.ttft, "tpot_s": slo.tpot, "e2e_s": slo.e2e, "attainment": slo.attainment}
-    return {name: value for name, value in targets.items() if value is not None}
+    targets = {f"{name}_s": getattr(slo, name) for name in SLO_KEYS}
+    return {name: value for name, value in (targets | {"attainment": slo.attainment}).items() if value is not None}
 
 
 def _class_slos(scenario: Scenario) -> dict[str, dict[str, float]]:

@@ -76,6 +76,72 @@ def attainment(table: RequestTable, promise: Promise, rows: np.ndarray) -> float
     return ratio(int((meets_all(table, promise) & rows).sum()), int(rows.sum()))
 
 
+@dataclass(frozen=True)
+class Objective:
+    """The one form of every SLO: at least `share` of the arrivals meet all of `limits_s` (target -> seconds).
+
+    A percentile target is such a share with one limit: P99 at most 500 ms is 99 % at 500 ms or less, where a request
+    that was not completed is a miss. part : the class that it is of; None for all requests.
+    """
+
+    name: str
+    limits_s: dict[str, float]
+    share: float
+    part: str | None = None
+
+    @property
+    def label(self) -> str:
+        """"attainment", "ttft_p99", with the class before it where it is of one."""
+        return self.name if self.part is None else f"{self.part}: {self.name}"
+
+    def asked(self, table: RequestTable, rows: np.ndarray) -> np.ndarray:
+        """Those of a mask (bool[rows]) that it is about: a percentile of TPOT is of requests that have one."""
+        if self.part is not None:
+            rows = rows & (table.class_id == table.classes.index(self.part))
+        if self.name.startswith("tpot_p"):
+            rows = rows & ~(completed(table) & (table.generated_tokens < 2))
+        return rows
+
+    def met(self, table: RequestTable) -> np.ndarray:
+        """Mask of the requests that completed within every limit, bool[rows]."""
+        kept = completed(table)
+        for target, limit in self.limits_s.items():
+            kept = kept & meets(table, target, limit)
+        return kept
+
+
+def objectives_of(slo: dict, part: str | None = None) -> list[Objective]:
+    """The objectives in one `slo` mapping (keys ttft_s, ttft_p99_s ..., attainment)."""
+    found = []
+    if targets_of(slo):
+        found.append(Objective("attainment", targets_of(slo), slo.get("attainment", 0.95), part))
+    for key, limit in slo.items():
+        target, _, percent = key.removesuffix("_s").partition("_p")
+        if percent:
+            found.append(Objective(f"{target}_p{percent}", {f"{target}_s": limit}, int(percent) / 100, part))
+    return found
+
+
+def objectives(promise: Promise, classes: tuple[str, ...]) -> list[Objective]:
+    """Every objective of a run: class by class where a class has an SLO of its own."""
+    if not promise.own:
+        return objectives_of(promise.slo)
+    return [one for name in classes for one in objectives_of(promise.of_class(name), name)]
+
+
+def kept(table: RequestTable, one: Objective, rows: np.ndarray) -> dict:
+    """How one objective was kept by the requests of a mask (bool[rows]): limits, share asked for, share, met."""
+    asked = one.asked(table, rows)
+    share = ratio(int((one.met(table) & asked).sum()), int(asked.sum()))
+    return {
+        "name": one.name,
+        "limits_s": one.limits_s,
+        "asked": one.share,
+        "share": share,
+        "met": None if share is None else share >= one.share,
+    }
+
+
 def report(table: RequestTable, promise: Promise, rows: np.ndarray, slo: dict) -> dict:
     """targets, share by target, the attainment asked for, and whether it was met (None without an SLO).
 
@@ -95,4 +161,5 @@ def report(table: RequestTable, promise: Promise, rows: np.ndarray, slo: dict) -
         "by_target": by_target,
         "target": wanted,
         "met": None if share is None or wanted is None else share >= wanted,
+        "percentiles": [kept(table, one, rows) for one in objectives_of(slo) if one.name != "attainment"],
     }

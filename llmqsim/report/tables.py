@@ -102,10 +102,18 @@ def _latencies(summary: dict[str, Any]) -> list[str]:
 
 def _slo(summary: dict[str, Any]) -> list[str]:
     slo = summary["slo"]
-    if not slo["targets"]:
+    if not slo["targets"] and not slo["percentiles"]:
         return []
     if not summary["requests"]["arrived"]:
         return _line("SLO", "no request arrived, so there is nothing to judge")
+    said = [_attained(summary)] if slo["targets"] else []
+    said += [_percentile(one) for one in slo["percentiles"]]
+    good = [f"goodput {figures(summary['goodput_per_s'])} req/s"] if slo["targets"] else []
+    return _line("SLO", "; ".join([*said, *good]), rows=2)
+
+
+def _attained(summary: dict[str, Any]) -> str:
+    slo = summary["slo"]
     classes = (summary["scenario"].get("workload") or {}).get("classes") or {}
     limits = {} if any(spec.get("slo") for spec in classes.values()) else slo["targets"]
     each = ", ".join(
@@ -116,8 +124,15 @@ def _slo(summary: dict[str, Any]) -> list[str]:
     wanted = ""
     if slo["target"] is not None:
         wanted = f" (asked for {percent(slo['target'])}: {'met' if slo['met'] else 'not met'})"
-    good = f"goodput {figures(summary['goodput_per_s'])} req/s"
-    return _line("SLO", f"{percent(summary['attainment'])} of arrivals{wanted}; {each}; {good}", rows=2)
+    return f"{percent(summary['attainment'])} of arrivals{wanted}; {each}"
+
+
+def _percentile(one: dict[str, Any]) -> str:
+    """"TTFT p99 ≤ 500 ms: 98.7 % are (not met)"."""
+    target, _, rank = one["name"].partition("_")
+    (most,) = one["limits_s"].values()
+    verdict = "" if one["met"] is None else f" ({'met' if one['met'] else 'not met'})"
+    return f"{target.upper()} {rank} ≤ {limit(most)}: {percent(one['share'])} are{verdict}"
 
 
 def _throughput(summary: dict[str, Any]) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from llmqsim.scenario import traffic_checks
 from llmqsim.scenario.source import Node
+from llmqsim.scenario.targets import SLO_KEYS
 from llmqsim.scenario.tree import Check, Finding, Tree
 
 
@@ -91,14 +92,14 @@ def affine_cost_costs(tree: Tree) -> Iterator[Finding]:
 def slo_has_a_target(tree: Tree) -> Iterator[Finding]:
     """An attainment of nothing is nothing."""
     for key in tree.slos():
-        if not {"ttft", "tpot", "e2e"} & set(tree.get(key)):
-            yield key, "has no latency target; give at least one of ttft, tpot, e2e"
+        if not set(SLO_KEYS) & set(tree.get(key)):
+            yield key, "has no latency target; give at least one of ttft, tpot, e2e, or a percentile such as ttft_p99"
 
 
 def bare_targets(tree: Tree) -> Iterator[Finding]:
     """Benchmarks write SLOs in bare milliseconds; read as seconds, such a target would always be met."""
     for slo in tree.slos():
-        for key in (f"{slo}.ttft", f"{slo}.tpot", f"{slo}.e2e"):
+        for key in (f"{slo}.{name}" for name in SLO_KEYS):
             bare = tree.whole(key)
             if bare is not None and bare >= 10:
                 yield key, f"has no unit (got {bare}); write '{bare} ms' or '{bare} s'"

@@ -68,6 +68,8 @@ def json_schema() -> dict[str, Any]:
     _also_text(definitions["Workload"]["properties"], "trace", "file of the trace")
     inside = [(definitions["Engine"], key) for key in ("batching", "ordering", "preemption")]
     inside.append((definitions["Workload"], "predictor"))
+    for owner in (schema, definitions["TrafficClass"]):
+        _also_text(owner["properties"], "slo", "an SLO as a tool spells it, such as 'ttft:500 tpot:50'")
     for owner, key in ((schema, "routing"), *inside):
         _also_text(owner["properties"], key, "name of the policy")
     extra = {key: {"description": text, **rule} for key, (_, text, rule) in FILE_KEYS.items()}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 
 from llmqsim.scenario import shape
+from llmqsim.scenario.slo_text import SloError, parse_slo
 from llmqsim.scenario.source import Fault, Node
 
 POLICIES: tuple[shape.Path, ...] = (
@@ -76,6 +77,8 @@ def normalise(node: Node, folder: str, main_folder: str, path: shape.Path = ()) 
     """
     if path in SHORTHANDS and isinstance(node.value, str):
         node.value, node.whole = {SHORTHANDS[path]: Node(node.value, node.place)}, True
+    if is_slo(path) and isinstance(node.value, str):
+        node.value, node.whole = _slo(node), True
     if is_file(path) and isinstance(node.value, str) and node.value and not os.path.isabs(node.value):
         home, main = os.path.realpath(folder), os.path.realpath(main_folder)  # ".." after a link leads elsewhere
         if home != main:
@@ -84,6 +87,19 @@ def normalise(node: Node, folder: str, main_folder: str, path: shape.Path = ()) 
         for key, inner in node.value.items():
             normalise(inner, folder, main_folder, (*path, key))
     return node
+
+
+def is_slo(path: shape.Path) -> bool:
+    """Does this place hold an SLO, of all traffic or of a class?"""
+    return path == ("slo",) or (path[:2] == ("workload", "classes") and path[3:] == ("slo",))
+
+
+def _slo(node: Node) -> object:
+    """An SLO in text opened into its keys; left as it is where it can't be read, for the schema to say why."""
+    try:
+        return {key: Node(value, node.place) for key, value in parse_slo(node.value).items()}
+    except SloError:
+        return node.value
 
 
 def is_file(path: shape.Path) -> bool:

@@ -1,0 +1,151 @@
+"""SLOs as people write them, to the keys of a scenario's `slo`: one internal form, whatever tool the text comes from.
+
+    ttft:500 tpot:50 e2el:2000                vLLM's --goodput, milliseconds
+    ttft p99 < 500 ms, tpot <= 50 ms, 95 %    with units
+    dynamo ttft:200 itl:20                    a tool's name first: its names, its unit
+
+docs/slo.md has the table of who calls what how.
+"""
+
+from __future__ import annotations
+
+import re
+
+from llmqsim.errors import UserError, did_you_mean
+from llmqsim.units import SECONDS, QuantityError, parse_seconds
+
+PERCENTILES = (50, 90, 95, 99)
+TARGETS = ("ttft", "tpot", "e2e")
+MS, S = "ms", "s"
+
+NAMES: dict[str, str] = {
+    "ttft": "ttft", "time_to_first_token": "ttft", "first_token": "ttft",
+    "tpot": "tpot", "time_per_output_token": "tpot", "itl": "tpot", "inter_token_latency": "tpot",
+    "e2e": "e2e", "e2el": "e2e", "latency": "e2e", "request_latency": "e2e", "end_to_end": "e2e", "e2e_latency": "e2e",
+}  # fmt: skip
+"""what tools call a latency of a request -> ours. itl: Dynamo's, AIPerf's and GuideLLM's, a mean a request"""
+TOOLS: dict[str, dict[str, str]] = {
+    "vllm": dict.fromkeys(("ttft", "tpot", "e2el"), MS),
+    "aiperf": dict.fromkeys(("time_to_first_token", "inter_token_latency", "request_latency"), MS),
+    "guidellm": {
+        "time_to_first_token_ms": MS, "inter_token_latency_ms": MS, "time_to_first_token": MS,
+        "inter_token_latency": MS, "request_latency": S,
+    },
+    "inference-perf": dict.fromkeys(
+        ("time_to_first_token", "time_per_output_token", "inter_token_latency", "request_latency", "ttft", "tpot"), S
+    ),
+    "dynamo": dict.fromkeys(("ttft", "itl"), MS),
+}  # fmt: skip
+"""a tool's names and the unit that a bare number has there; from memory"""
+ELSEWHERE = {
+    ("guidellm", "time_per_output_token"): "its TPOT counts the first token, too (our NTPOT): no target here",
+    ("guidellm", "tpot"): "its TPOT counts the first token, too (our NTPOT): no target here",
+    ("vllm", "itl"): "its ITL is the gap between chunks, of which a request has many: give tpot",
+}
+"""names that would be read wrong"""
+
+_ITEM = re.compile(
+    r"(?:(?P<lead>p\d{1,2}(?:\.\d+)?|mean|avg|median|max)[\s_]+)?"
+    r"(?P<name>[A-Za-z][A-Za-z0-9_]*?)"
+    r"(?:_(?P<suffix>ms|s|seconds))?"
+    r"(?:[\s_]+(?P<percentile>p\d{1,2}(?:\.\d+)?|mean|avg|median|max))?"
+    r"\s*(?P<sign>:|=|<=|≤|<|=<)\s*"
+    r"(?P<value>\d+(?:\.\d+)?)"
+    r"(?:\s*(?P<unit>(?!(?:at|and|median|mean|avg|max)\b)[a-zA-Zµμ]+(?=[\s,;]|$)(?!\s*[:=<≤])(?!\s+p\d+\s*[:=<≤])))?"
+)
+_SHARE = re.compile(r"(?:at\s+)?(?:attainment\s*[:=]?\s*)?(?P<value>\d+(?:\.\d+)?)\s*(?P<percent>%)?")
+
+
+class SloError(UserError, ValueError):
+    """A text that is no SLO. `problem` says what is wrong, `hint` what would be right."""
+
+    def __init__(self, problem: str, hint: str):
+        self.problem, self.hint = problem, hint
+        super().__init__(f"{problem}; {hint}")
+
+
+def parse_slo(text: str) -> dict[str, float]:
+    """Read an SLO; returns the keys of a scenario's `slo`: ttft, tpot, e2e, ttft_p99 ... in seconds, attainment.
+
+    Raises SloError.
+    """
+    rest, tool = _tool(" ".join(text.split()))
+    found: dict[str, float] = {}
+    while rest:
+        match = _ITEM.match(rest)
+        key, value = _target(match, tool) if match else _share(match := _SHARE.match(rest), rest)
+        if key in found:
+            raise SloError(f"names {key} twice", "give each target once")
+        found[key] = value
+        after = rest[match.end() :]
+        if after and after[0] not in " ,;":
+            raise SloError(f"can't be read from '{after[:20]}' on", "write such as 'ttft p99 < 500 ms, tpot < 50 ms, 95 %'")
+        rest = after.lstrip(" ,;").removeprefix("and ").lstrip()
+    if not set(found) - {"attainment"}:
+        raise SloError("has no latency target", "write such as 'ttft:500 tpot:50' or 'ttft p99 < 500 ms'")
+    return found
+
+
+def _tool(text: str) -> tuple[str, str | None]:
+    """The text without the name of a tool that stands first, and that name."""
+    first, _, rest = text.partition(" ")
+    name = first.rstrip(":").lower()
+    return (rest.strip(), name) if name in TOOLS else (text, None)
+
+
+def _target(match: re.Match, tool: str | None) -> tuple[str, float]:
+    name = match["name"].lower()
+    if why := ELSEWHERE.get((tool or "", name)):
+        raise SloError(f"'{name}' of {tool} can't be taken over", why)
+    if name not in NAMES:
+        raise SloError(f"unknown latency '{match['name']}'", _hint(name, NAMES))
+    percentile = _percentile(match["lead"] or match["percentile"])
+    key = NAMES[name] if percentile is None else f"{NAMES[name]}_p{percentile}"
+    unit = match["unit"] or ("s" if match["suffix"] == "seconds" else match["suffix"])
+    if unit is None:
+        unit = _unit_of(name, match, tool)
+    try:
+        return key, parse_seconds(f"{match['value']} {unit}")
+    except QuantityError as error:
+        raise SloError(f"{key}: {error.problem}", f"units: {', '.join(SECONDS)}") from None
+
+
+def _unit_of(name: str, match: re.Match, tool: str | None) -> str:
+    """What a bare number means: the tool's unit; milliseconds in vLLM's own spelling (ttft:500)."""
+    if tool is not None:
+        if name not in TOOLS[tool]:
+            raise SloError(f"{tool} has no '{name}'", f"its names: {', '.join(TOOLS[tool])}; or give a unit")
+        return TOOLS[tool][name]
+    if match["sign"] == ":" and name in (*TOOLS["vllm"], "itl"):
+        return MS
+    raise SloError(
+        f"{match['name']} has no unit",
+        f"write '{match['value']} ms' or '{match['value']} s', or the tool's name first ({', '.join(TOOLS)})",
+    )
+
+
+def _percentile(word: str | None) -> int | None:
+    if word is None:
+        return None
+    if word in ("mean", "avg", "max"):
+        raise SloError(f"a {word} is no promise to a request", "give a percentile, such as 'ttft p99 < 500 ms'")
+    percent = 50.0 if word == "median" else float(word[1:])
+    if percent not in PERCENTILES:
+        raise SloError(f"unknown percentile {word}", f"one of {', '.join(f'p{p}' for p in PERCENTILES)}")
+    return int(percent)
+
+
+def _share(match: re.Match | None, rest: str) -> tuple[str, float]:
+    if match is None:
+        raise SloError(f"can't be read from '{rest[:20]}' on", "write such as 'ttft p99 < 500 ms, tpot < 50 ms, 95 %'")
+    share = float(match["value"]) / (100 if match["percent"] else 1)
+    if not 0 < share < 1:
+        raise SloError(
+            f"an attainment of {match[0].strip()} can't be shown by any finite run" if share >= 1 else "attainment of nothing",
+            "write a share such as 95 % or 0.99",
+        )
+    return "attainment", share
+
+
+def _hint(name: str, known: dict[str, str]) -> str:
+    return f"{did_you_mean(name, known).removeprefix('; ')} one of {', '.join(known)}".strip()
