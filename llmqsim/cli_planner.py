@@ -7,14 +7,16 @@ from typing import Any
 
 from llmqsim import terminal
 from llmqsim.errors import UserError
-from llmqsim.files import check_outputs
+from llmqsim.files import check_outputs, write_text
 
-EXIT_OK = 0
+EXIT_OK, EXIT_NO, EXIT_UNDECIDED = 0, 1, 3
+"""found; there is none; the runs can't tell"""
 
 
 def add_commands(commands: Any) -> None:
     """Add them to the parser's commands."""
     _add_compare(commands)
+    _add_size(commands)
 
 
 def scenario_arguments(parser: argparse.ArgumentParser) -> None:
@@ -77,3 +79,106 @@ def _compare(arguments: argparse.Namespace) -> int:
         compare_figure.draw(told, arguments.figure)
     say(compare_text(told))
     return EXIT_OK
+
+
+SIZE_FLAGS = (
+    ("model", "NAME", "a model preset, or its config.json"),
+    ("rate", "R", "arrivals per second, such as 20 or '300 req/min'"),
+    ("in", "MEAN:CV", "prompt tokens, such as 1000:1, or 1000:azure-code for a preset's CV"),
+    ("out", "MEAN:CV", "answer tokens"),
+    ("lengths", "PRESET", "prompt and answer lengths of a preset, instead of --in and --out"),
+    ("trace", "FILE", "replay this trace instead of --rate, --in and --out"),
+    ("arrival-cv", "CV", "burstiness: CV of the gaps between arrivals (1 is Poisson)"),
+    ("ttft", "T", "time to first token, such as 500ms"),
+    ("tpot", "T", "time per output token after the first"),
+    ("e2e", "T", "time to the last token"),
+    ("attainment", "S", "share of arrivals that must keep all targets (0.95)"),
+    ("slo", "TEXT", "all of it in your tool's spelling, such as 'ttft:500 tpot:50' (docs/slo.md)"),
+    ("routing", "POLICY", "which replica a request goes to (flags alone: least_outstanding)"),
+    ("engine", "PRESET", "engine preset"),
+)
+
+
+def _add_size(commands: Any) -> None:
+    size = commands.add_parser("size", help="the smallest or cheapest deployment that keeps the SLO, with its interval")
+    size.add_argument("scenario", nargs="?", metavar="SCENARIO", help="YAML file; without one, flags say everything")
+    size.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override one key")
+    size.add_argument("--variant", action="append", default=[], metavar="V", help="apply a named variant")
+    size.add_argument("--gpu", metavar="A,B", help="GPU presets to choose from")
+    size.add_argument("--tp", metavar="1,2", help="tensor parallel sizes to choose from")
+    for name, metavar, text in SIZE_FLAGS:
+        size.add_argument(f"--{name}", metavar=metavar, help=text)
+    size.add_argument(
+        "--try", action="append", default=[], dest="tried", metavar="KEY=A,B", help="also choose this key among values"
+    )
+    size.add_argument("--minimise", choices=("gpus", "cost"), help="what to make small (cost where there are several GPUs)")
+    size.add_argument("--price", action="append", default=[], metavar="GPU=$", help="dollars for a GPU and hour")
+    size.add_argument("--max-replicas", type=whole("--max-replicas"), default=1024, metavar="N", help="(1024)")
+    size.add_argument("--no-headroom", action="store_true", help="leave out how much more rate it carries")
+    size.add_argument("--seed", type=whole("--seed", 0), metavar="N", help="instead of the scenario's run.seed")
+    size.add_argument("--json", metavar="OUT", help="write the answer as JSON")
+    size.add_argument("--save", metavar="OUT.yaml", help="write the answer as a scenario")
+    size.set_defaults(command=_size)
+
+
+def _size(arguments: argparse.Namespace) -> int:
+    from llmqsim.planner.sizing import as_yaml, size
+    from llmqsim.report import files
+    from llmqsim.report.size_screen import size_text
+
+    inputs = [path for path in (arguments.scenario, arguments.trace) if path is not None]
+    check_outputs({"--json": arguments.json, "--save": arguments.save}, inputs)
+    told = size(_question(arguments))
+    if arguments.json is not None:
+        files.write_json({key: value for key, value in told.items() if key != "seconds"}, arguments.json)
+    if arguments.save is not None:
+        if told["verdict"] != "feasible":
+            raise UserError(f"--save: there is no deployment to save ({told['reason']}): {told['explanation']}")
+        write_text(arguments.save, as_yaml(told))
+    say(size_text(told))
+    return {"feasible": EXIT_OK, "infeasible": EXIT_NO}.get(told["verdict"], EXIT_UNDECIDED)
+
+
+def _question(arguments: argparse.Namespace) -> Any:
+    """The flags as planner.sizing takes them."""
+    from llmqsim.planner.size import Effort
+    from llmqsim.planner.sizing import Question
+
+    flags = {name.replace("-", "_"): getattr(arguments, name.replace("-", "_")) for name, *_ in SIZE_FLAGS}
+    gpus, degrees = _list(arguments.gpu), [_degree(text) for text in _list(arguments.tp)]
+    axes: dict[str, list] = {"gpu": gpus if len(gpus) > 1 else [], "tensor_parallel_size": degrees}
+    flags["gpu"] = gpus[0] if gpus else None
+    for text in arguments.tried:
+        key, values = _tried(text)
+        axes[key] = values
+    return Question(
+        path=arguments.scenario,
+        sets=tuple(arguments.set),
+        variant=tuple(arguments.variant),
+        flags=flags,
+        axes=axes,
+        minimise=arguments.minimise,
+        prices=tuple(arguments.price),
+        seed=arguments.seed,
+        effort=Effort(most_replicas=arguments.max_replicas, headroom=not arguments.no_headroom),
+    )
+
+
+def _list(text: str | None) -> list[str]:
+    return [part.strip() for part in (text or "").split(",") if part.strip()]
+
+
+def _degree(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise UserError(f"--tp: must be whole numbers (got '{text}'); such as --tp 1,2,4")
+    return int(text)
+
+
+def _tried(text: str) -> tuple[str, list]:
+    """"engine.max_num_seqs=128,256" as a key and plain values."""
+    import yaml
+
+    key, equals, values = text.partition("=")
+    if not equals or not key.strip() or not _list(values):
+        raise UserError(f"--try: must be KEY=A,B (got '{text}'); such as --try engine.max_num_seqs=128,256")
+    return key.strip(), [yaml.safe_load(value) for value in _list(values)]

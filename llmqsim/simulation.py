@@ -11,6 +11,7 @@ import numpy as np
 from llmqsim.clock import EndOfTime
 from llmqsim.cluster import choose
 from llmqsim.errors import ScenarioError, UserError
+from llmqsim.metrics.slo import Promise
 from llmqsim.records import StepLog
 from llmqsim.result import Result
 from llmqsim.scenario.build import Servers, build_servers, build_workload
@@ -168,6 +169,11 @@ def _beyond_one_node(scenario: Scenario) -> tuple[str, ...]:
     if tp <= GPUS_PER_NODE or scenario.spec.gpu is None:
         return ()
     return (f"TP {tp} goes beyond one node of {GPUS_PER_NODE} GPUs; its all-reduce times are those of one node",)
+
+
+def promise(scenario: Scenario) -> Promise:
+    """The latency targets that a scenario sets, by class."""
+    return Promise(_slo(scenario.spec.slo), _class_slos(scenario))
 
 
 def _slo(slo: Slo | None) -> dict[str, float]:

@@ -43,13 +43,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "scenario.build": FOUNDATION
     | DATA
     | {"scenario", "workload", "hardware", "cost", "kv", "policies", "cluster", "engine"},
-    "simulation": FOUNDATION | DATA | {"result", "scenario", "scenario.build", "cluster"},
+    "simulation": FOUNDATION | DATA | {"result", "metrics", "scenario", "scenario.build", "cluster"},
     "policy_suite": FOUNDATION | DATA | {"cluster", "engine", "cost", "kv", "policies"},
     "report": FOUNDATION | DATA | {"result", "metrics", "simulation", "scenario", "scenario.build", "hardware", "cost", "kv", "workload", "policies", "engine", "tradeoff"},
     # many runs: it asks simulation for them, and a run of its own only for what a request takes alone (planner/alone.py)
     "planner": FOUNDATION
     | DATA
-    | {"simulation", "result", "metrics", "scenario", "scenario.build", "cluster", "engine", "hardware", "cost"},
+    | {"simulation", "result", "metrics", "scenario", "scenario.build", "cluster", "engine", "hardware", "cost", "workload"},
     "benchmark": FOUNDATION | DATA | {"simulation", "scenario", "scenario.build", "report", "cost"},
     "sweep": FOUNDATION | {"scenario", "simulation"},
     "cli": FOUNDATION | DATA | {"benchmark", "result", "metrics", "simulation", "scenario", "report", "workload", "cost", "engine"}

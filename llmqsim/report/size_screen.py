@@ -1,0 +1,101 @@
+"""The screen of `llmqsim size`: the answer first, then what one replica less gives, what binds, and what was assumed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llmqsim.report.show import clip, count, duration, figures, percent, wrap
+
+WIDTH, LABEL = 100, 12
+WAITS = {
+    "slots": "waiting for a slot (max_num_seqs)",
+    "kv": "waiting for KV blocks",
+    "token_budget": "waiting for room in a step's token budget",
+    "preempted": "waiting to resume after a preemption",
+    "step": "waiting for the next step to be formed",
+    "step_time": "steps too long for the TPOT target",
+}
+
+
+def size_text(told: dict[str, Any]) -> str:
+    """The answer as text. told : what planner.sizing.size returns."""
+    lines = _headline(told)
+    for label, text in (*_feasible(told), *_theory(told), *_candidates(told)):
+        lines += _line(label, text)
+    for note in told["notes"]:
+        lines += wrap(f"note: {note}", WIDTH)
+    lines += ["", *wrap(f"{told['runs']} runs in {told['seconds']:g} s; the same again:", WIDTH), f"  {told['command']}"]
+    return "\n".join(lines)
+
+
+def _line(label: str, text: str) -> list[str]:
+    return [f"{label if i == 0 else '':<{LABEL}}{part}" for i, part in enumerate(wrap(text, WIDTH - LABEL))]
+
+
+def _headline(told: dict[str, Any]) -> list[str]:
+    if told["verdict"] != "feasible":
+        return wrap(f"{told['verdict'].upper()} ({told['reason']}): {told['explanation']}", WIDTH)
+    chosen = told["deployment"]
+    each = chosen["tensor_parallel_size"] * chosen["pipeline_parallel_size"]
+    shape = "" if each == 1 else f" of {each} GPUs"
+    said = f"{count(told['replicas'], 'replica')}{shape}: {told['gpus']:,} × {chosen['gpu'] or 'GPU'}"
+    said += f", {chosen['routing']}, {chosen['engine']}"
+    said += f", ${told['usd_per_hour']:,.2f} an hour" if told["usd_per_hour"] is not None else ""
+    return wrap(said, WIDTH)
+
+
+def _feasible(told: dict[str, Any]) -> list[tuple[str, str]]:
+    if told["verdict"] != "feasible":
+        return []
+    rows = [("attains", _share(told["attainment"]))]
+    if told["one_less"] is not None:
+        less = told["one_less"]
+        verdict = {"broken": "", "open": ": not shown to be enough", "kept": ""}[less["judged"]]
+        rows.append(("one less", f"{count(less['replicas'], 'replica')}: {_share(less)}{verdict}"))
+    for name, one in told["details"]["objectives"].items():
+        if len(told["details"]["objectives"]) > 1:
+            rows.append(("", f"{name}: {_share({**one, 'objective': name})}"))
+    if told["headroom_rate_per_s"] is not None:
+        rate = told["theory"]["rate_per_s"]
+        rows.append(("head-room", f"{figures(told['headroom_rate_per_s'])} req/s more, of {figures(rate)} now"))
+    if told["binds"] is not None:
+        rows.append(("binds", f"{told['binds_target'].upper()}: {WAITS.get(told['binds'], told['binds'])}"))
+    more = told["n_plus_one"]
+    dollars = "" if more["usd_per_hour"] is None else f", ${more['usd_per_hour']:,.2f} an hour"
+    rows.append(("N+1", f"{count(more['replicas'], 'replica')}, {count(more['gpus'], 'GPU')}{dollars}: keeps the SLO when one fails"))
+    return rows
+
+
+def _share(one: dict[str, Any]) -> str:
+    interval = "" if one["low"] is None else f" [{percent(one['low'])}, {percent(one['high'])}]"
+    return f"{percent(one['mean'])}{interval} of {percent(one['asked'])} asked for ({one['objective']})"
+
+
+def _theory(told: dict[str, Any]) -> list[tuple[str, str]]:
+    theory = told["theory"]
+    if not theory:
+        return []
+    said = f"a replica carries {figures(theory['capacity_per_replica_per_s'])} req/s at most ({theory['binding']})"
+    if theory["replicas_by_means"]:
+        said += f"; by means alone {count(theory['replicas_by_means'], 'replica')}"
+        said += f" at utilisation {theory['utilisation_by_means']:.2f}"
+    if theory["utilisation"] is not None:
+        said += f"; the answer runs at {theory['utilisation']:.2f}"
+    if theory["wait_s"] is not None:
+        said += f", Allen-Cunneen wait {duration(theory['wait_s'])}"
+    return [("arithmetic", said)]
+
+
+def _candidates(told: dict[str, Any]) -> list[tuple[str, str]]:
+    rows = []
+    for one in told["candidates"]:
+        name = ", ".join(f"{key.split('.')[-1]} {value}" for key, value in one["choice"].items())
+        if one["replicas"] is None:
+            result = clip(f"{one['reason']}: {one['explanation'].removeprefix('--try: ')}", WIDTH - LABEL - len(name) - 2)
+        else:
+            dollars = "" if one["usd_per_hour"] is None else f", ${one['usd_per_hour']:,.2f}/h"
+            result = f"{count(one['replicas'], 'replica')}, {count(one['gpus'], 'GPU')}{dollars}"
+        rows.append(("tried" if not rows else "", f"{name}: {result}"))
+    if told["prices"]:
+        rows.append(("prices", "; ".join(told["prices"])))
+    return rows
