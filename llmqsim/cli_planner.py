@@ -17,6 +17,8 @@ def add_commands(commands: Any) -> None:
     """Add them to the parser's commands."""
     _add_compare(commands)
     _add_size(commands)
+    _add_capacity(commands)
+    _add_check_theory(commands)
 
 
 def scenario_arguments(parser: argparse.ArgumentParser) -> None:
@@ -182,3 +184,70 @@ def _tried(text: str) -> tuple[str, list]:
     if not equals or not key.strip() or not _list(values):
         raise UserError(f"--try: must be KEY=A,B (got '{text}'); such as --try engine.max_num_seqs=128,256")
     return key.strip(), [yaml.safe_load(value) for value in _list(values)]
+
+
+def _add_capacity(commands: Any) -> None:
+    capacity = commands.add_parser("capacity", help="goodput against load, and the load at which the SLO breaks")
+    scenario_arguments(capacity)
+    capacity.add_argument("--variant", action="append", default=[], metavar="V", help="apply a named variant")
+    capacity.add_argument("--replications", type=whole("--replications", 2), default=5, metavar="N", help="a load (5)")
+    capacity.add_argument("--growth", metavar="5%", help="growth of the load a month: how long until the SLO breaks")
+    capacity.add_argument("--seed", type=whole("--seed", 0), metavar="N", help="instead of the scenario's run.seed")
+    capacity.add_argument("--json", metavar="OUT", help="write every figure as JSON")
+    capacity.add_argument("--figure", metavar="OUT.png", help="draw it (.png, .svg, .pdf); needs matplotlib")
+    capacity.set_defaults(command=_capacity)
+
+
+def _capacity(arguments: argparse.Namespace) -> int:
+    from llmqsim.planner.capacity import capacity
+    from llmqsim.report import capacity_screen, drawing, files
+    from llmqsim.scenario.load import load
+
+    inputs = load(arguments.scenario, variant=arguments.variant, sets=arguments.set).inputs()
+    check_outputs({"--json": arguments.json, "--figure": arguments.figure}, inputs)
+    drawing.check(arguments.figure)
+    told = capacity(
+        arguments.scenario, arguments.variant, arguments.set, arguments.replications, _growth(arguments.growth), arguments.seed
+    )
+    if arguments.json is not None:
+        files.write_json(told, arguments.json)
+    if arguments.figure is not None:
+        capacity_screen.draw(told, arguments.figure)
+    say(capacity_screen.capacity_text(told))
+    return EXIT_OK
+
+
+def _growth(text: str | None) -> float | None:
+    if text is None:
+        return None
+    try:
+        share = float(text.strip().removesuffix("%")) / (100 if text.strip().endswith("%") else 1)
+    except ValueError:
+        share = -1.0
+    if not 0 < share <= 10:
+        raise UserError(f"--growth: must be a share above 0 (got '{text}'); such as --growth 5%")
+    return share
+
+
+def _add_check_theory(commands: Any) -> None:
+    theory = commands.add_parser("check-theory", help="what queueing formulas say of a scenario, beside its simulation")
+    scenario_arguments(theory)
+    theory.add_argument("--variant", action="append", default=[], metavar="V", help="apply a named variant")
+    theory.add_argument("--replications", type=whole("--replications"), default=5, metavar="N", help="runs (5)")
+    theory.add_argument("--json", metavar="OUT", help="write every figure as JSON")
+    theory.set_defaults(command=_check_theory)
+
+
+def _check_theory(arguments: argparse.Namespace) -> int:
+    from llmqsim.planner.theory import check_theory
+    from llmqsim.report import files
+    from llmqsim.report.theory_screen import theory_text
+    from llmqsim.scenario.load import load
+
+    inputs = load(arguments.scenario, variant=arguments.variant, sets=arguments.set).inputs()
+    check_outputs({"--json": arguments.json}, inputs)
+    told = check_theory(arguments.scenario, arguments.variant, arguments.set, arguments.replications)
+    if arguments.json is not None:
+        files.write_json(told, arguments.json)
+    say(theory_text(told))
+    return EXIT_OK

@@ -77,6 +77,15 @@ def write_bytes(path: StrPath, data: bytes) -> None:
     write(path, lambda file: file.buffer.write(data))
 
 
+def append_text(path: StrPath, text: str) -> None:
+    """Add to the end of a text file that others write to as well, such as a CI's step summary. Raises DataError."""
+    try:
+        with open(path, "a", encoding="utf-8", errors="backslashreplace", newline="") as file:
+            file.write(text)
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: can't be written ({_why(error)})") from None
+
+
 def _replace(target: Path, fill: Callable[[IO[str]], Any]) -> None:
     handle, temporary = tempfile.mkstemp(prefix=".llmqsim.", dir=target.parent)
     try:

@@ -53,10 +53,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "benchmark": FOUNDATION | DATA | {"simulation", "scenario", "scenario.build", "report", "cost"},
     "sweep": FOUNDATION | {"scenario", "simulation"},
     "cli": FOUNDATION | DATA | {"benchmark", "result", "metrics", "simulation", "scenario", "report", "workload", "cost", "engine"}
-    | {"cli_calibrate", "cli_planner", "cli_sweep", "cli_tradeoff", "cli_validate"},
+    | {"cli_calibrate", "cli_gate", "cli_planner", "cli_sweep", "cli_tradeoff", "cli_validate"},
     "tradeoff": FOUNDATION | {"scenario", "simulation"},
     "cli_tradeoff": FOUNDATION | {"report", "tradeoff"},
     "cli_sweep": FOUNDATION | {"report", "sweep"},
+    "cli_gate": FOUNDATION | {"planner", "report", "scenario", "cli_planner"},
+    "pytest_plugin": FOUNDATION | {"planner", "simulation", "scenario", "metrics", "report", "result"},
     "cli_planner": FOUNDATION | {"planner", "report", "scenario"},
     "cli_calibrate": FOUNDATION | {"report", "cost", "calibrate", "cli_measure", "cli_validate"},
     "cli_measure": {"errors"},

@@ -124,7 +124,7 @@ class Probe:
             result = prepared.run(self.seed, replication)
             self.runs += 1
             found = found or Attained(slo.objectives(result.promise, result.table.classes))
-            found.samples.append(_sample(result, found.objectives, self.alike))
+            found.samples.append(sample(result, found.objectives, self.alike))
             found.last = result
             if len(found.samples) >= fewest and found.judged != OPEN:
                 break
@@ -132,7 +132,8 @@ class Probe:
         return found
 
 
-def _sample(result: Result, objectives: list[slo.Objective], keep: bool) -> Sample:
+def sample(result: Result, objectives: list[slo.Objective], keep: bool) -> Sample:
+    """Count one run. keep : also row by row, where one run is all there is."""
     table, rows = result.table, result.measured
     asked = [one.asked(table, rows) for one in objectives]
     met = [one.met(table) & mask for one, mask in zip(objectives, asked, strict=True)]
