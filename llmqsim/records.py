@@ -94,6 +94,18 @@ class ReplicaUsage:
     """steps beyond the measured box of the cost model, by the axis they left it on"""
 
 
+@dataclass
+class LinkUsage:
+    """What one link between replicas did."""
+
+    name: str
+    transfers: int = 0
+    bytes: int = 0
+    busy_ns: int = 0
+    queued_ns: int = 0
+    """sum over transfers of the time before the link took them up"""
+
+
 @dataclass(frozen=True)
 class StepLog:
     """Every step of every replica, kept only when asked for. int64[steps] each; times in ns."""

@@ -80,7 +80,37 @@ COLUMNS: tuple[Column, ...] = (
     Column("reason", "code", "cluster", Reason.NONE, "why it was rejected, see Reason"),
 )
 
+HANDOFF_COLUMNS: tuple[Column, ...] = (
+    Column("prefill_replica", "index", "cluster", UNSET, "replica that computed its prompt for another one"),
+    Column("prefilled_ns", "ns", "cluster", UNSET, "when its prompt was computed there"),
+    Column("decode_joined_ns", "ns", "cluster", UNSET, "when it joined the queue of the replica that decodes"),
+    Column("transfer_start_ns", "ns", "cluster", UNSET, "when the first of its KV was asked for, or sent"),
+    Column("transfer_end_ns", "ns", "cluster", UNSET, "when the last of its KV had arrived"),
+    Column("resumed_ns", "ns", "engine", UNSET, "when a step with it was first formed at the replica that decodes"),
+    Column("transfer_blocks", "blocks", "cluster", 0, "KV blocks that were sent for it"),
+    Column("transfer_bytes", "bytes", "cluster", 0, "bytes of them, all GPUs of a replica together"),
+    Column("handoff", "code", "cluster", 0, "see Handoff"),
+)
+"""marks of a request's way from a prefill replica to a decode replica; only runs with such pools have them"""
+
+
+class Handoff(IntEnum):
+    """What became of a request's hand-off."""
+
+    NONE = 0
+    """it was served in one place"""
+    PENDING = 1
+    """its prompt is being computed, or its KV is to be sent"""
+    DONE = 2
+    """its KV has arrived"""
+    ENDED = 3
+    """it ended with its first token, so there was nothing to hand over"""
+    EXPIRED = 4
+    """its KV was dropped before anyone fetched it, and computed again where it decodes"""
+
+
 INDEX: dict[str, int] = {column.name: i for i, column in enumerate(COLUMNS)}
+HANDOFF_INDEX: dict[str, int] = {column.name: i for i, column in enumerate(HANDOFF_COLUMNS)}
 GIVEN: tuple[str, ...] = tuple(c.name for c in COLUMNS if c.writer == "workload")
 NEAR_ARRIVAL: dict[int, int] = {
     INDEX[name]: INDEX["arrival_ns"]
@@ -117,6 +147,20 @@ class Targets:
     e2e_ns: int | None = None
 
 
+class HandoffTable:
+    """The marks of HANDOFF_COLUMNS, one row each, int64[columns, requests]; `table.prefilled_ns` etc. are views."""
+
+    def __init__(self, rows: int):
+        self.data = np.empty((len(HANDOFF_COLUMNS), rows), dtype=np.int64)
+        for i, column in enumerate(HANDOFF_COLUMNS):
+            self.data[i] = column.start
+
+    def __getattr__(self, name: str) -> np.ndarray:
+        if name in HANDOFF_INDEX:
+            return self.data[HANDOFF_INDEX[name]]
+        raise AttributeError(name)
+
+
 class RequestTable:
     """All requests of a run: `data` is int64[columns, rows]; `table.arrival_ns` etc. are views of its rows.
 
@@ -150,6 +194,8 @@ class RequestTable:
         """of each class"""
         self.re_estimate = 0.0
         """a request that outlives its prediction is expected to make so many times as many tokens; 0: no correction"""
+        self.handoffs: HandoffTable | None = None
+        """None: no run has split prefill and decode over these requests"""
 
     def __len__(self) -> int:
         return self._rows

@@ -12,8 +12,8 @@ import numpy as np
 from llmqsim.errors import UserError
 from llmqsim.metrics import latency, slo, summary, warmup
 from llmqsim.metrics.distribution import NS_PER_S
-from llmqsim.records import GapHistogram, ReplicaUsage, StepLog
-from llmqsim.requests import COLUMNS, UNSET, Outcome, Reason, RequestTable
+from llmqsim.records import GapHistogram, LinkUsage, ReplicaUsage, StepLog
+from llmqsim.requests import COLUMNS, HANDOFF_COLUMNS, UNSET, Handoff, HandoffTable, Outcome, Reason, RequestTable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,6 +43,8 @@ class Result:
     or None. slo : ttft_s, tpot_s, e2e_s, attainment, those that are set; class_slo : the same by class, for classes
     with their own. warmup : what to leave out: None, "auto", {"requests": n} or {"time": s}. envelope : where the cost
     model comes from and how far it was measured. notes : sentences for the reader. step_log : every step, if asked for.
+    pools : each pool (name, role, replicas, gpus, first_replica, kv), in the order of replicas; empty without pools, as
+    links is.
     """
 
     scenario: dict[str, Any]
@@ -63,6 +65,8 @@ class Result:
     step_log: StepLog | None = None
     told: dict[str, Any] | None = None
     """the figures, where they are all that was kept"""
+    pools: tuple[dict[str, Any], ...] = ()
+    links: tuple[LinkUsage, ...] = ()
 
     @cached_property
     def arrived(self) -> np.ndarray:
@@ -127,12 +131,24 @@ class Result:
                 yield column.name, np.array([code.name.lower() for code in codes], dtype=object)[values]
             else:
                 yield column.name, values.copy()
+        if table.handoffs is not None:
+            yield from self._handoff_columns(table.handoffs)
         done = latency.completed(table)
         for metric in ("ttft", "tpot", "ntpot", "e2e"):
             has = done & (table.generated_tokens >= 2) if metric == "tpot" else done
             values = np.full(len(table), np.nan)
             values[has] = latency.per_request_ns(table, metric, has) / NS_PER_S
             yield f"{metric}_s", values
+
+    def _handoff_columns(self, marks: HandoffTable):
+        for column in HANDOFF_COLUMNS:
+            values = getattr(marks, column.name)
+            if column.unit == "ns":
+                yield column.name.removesuffix("_ns") + "_s", np.where(values == UNSET, np.nan, values / NS_PER_S)
+            elif column.name == "handoff":
+                yield column.name, np.array([code.name.lower() for code in Handoff], dtype=object)[values]
+            else:
+                yield column.name, values.copy()
 
     def groups(self, by: str) -> dict[str, np.ndarray]:
         """Masks of the measured requests by "class", "tenant" or "replica", bool[rows] each.

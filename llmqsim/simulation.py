@@ -14,7 +14,8 @@ from llmqsim.errors import ScenarioError, UserError
 from llmqsim.metrics.slo import Promise
 from llmqsim.records import StepLog
 from llmqsim.result import Result
-from llmqsim.scenario.build import Servers, build_servers, build_workload
+from llmqsim.scenario.build import Servers, build_workload
+from llmqsim.scenario.build_fleet import Plant, build_plant
 from llmqsim.scenario.load import Scenario, load
 from llmqsim.scenario.targets import SLO_KEYS, Slo
 from llmqsim.units import to_ns
@@ -49,7 +50,7 @@ def prepare(scenario: Scenario | str | Path) -> Prepared:
     """A scenario with its servers built, for many runs of it. Raises UserError for what can't be run as written."""
     if not isinstance(scenario, Scenario):
         scenario = load(scenario)
-    return Prepared(scenario, build_servers(scenario))
+    return Prepared(scenario, build_plant(scenario))
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Prepared:
     """A scenario and its servers: all that its runs have in common."""
 
     scenario: Scenario
-    servers: Servers
+    servers: Servers | Plant
 
     def run(self, seed: int, replication: int, keep_steps: bool = False, keep: str = "requests") -> Result:
         """One run of it; a pure function, as `simulate` is."""
@@ -90,6 +91,8 @@ class Prepared:
                 *_slower_engine(finished.fallback),
             ),
             step_log=_steps(finished.step_log),
+            pools=_pools(servers),
+            links=finished.links,
         )
         return result.without_requests() if keep == "summary" else result
 
@@ -98,12 +101,12 @@ def _slower_engine(lacking: str | None) -> tuple[str, ...]:
     return () if lacking is None else (f"the reference engine ran; what the compiled one lacks: {lacking}",)
 
 
-def _run(scenario: Scenario, servers: Servers, workload, keep_steps: bool) -> choose.Finished:
+def _run(scenario: Scenario, servers: Servers | Plant, workload, keep_steps: bool) -> choose.Finished:
     """Run with the engine that `run.engine` asks for; refuse, with the reason, where it can't."""
     run = scenario.spec.run
     until_ns = None if run.until is None else to_ns(run.until)
     try:
-        return choose.run(run.engine, workload.table, servers.deployment, workload.clients, keep_steps, until_ns)
+        return choose.run(run.engine, workload.table, servers.everything, workload.clients, keep_steps, until_ns)
     except ScenarioError as error:
         raise ScenarioError(*(f"{scenario.where(fault.split(':', 1)[0])}: {fault}" for fault in error.faults)) from None
     except choose.NotCompiled as reason:
@@ -122,7 +125,27 @@ def _unused_prefixes(shared: bool, servers: Servers) -> tuple[str, ...]:
     return (f"prompts have prefixes in common, and nothing is cached: {why}",)
 
 
-def _kv(servers: Servers) -> dict[str, Any] | None:
+def _pools(servers: Servers | Plant) -> tuple[dict[str, Any], ...]:
+    """Each pool as plain data, in the order of replicas; empty without pools."""
+    if isinstance(servers, Servers):
+        return ()
+    fleet = servers.fleet
+    return tuple(
+        {
+            "name": pool.name,
+            "role": pool.role,
+            "replicas": pool.deployment.replicas,
+            "gpus": pool.deployment.replicas
+            * servers.pools[pool.name].tensor_parallel_size
+            * pool.deployment.options.pipeline_parallel_size,
+            "first_replica": fleet.first_replica(pool.name),
+            "kv": _kv(servers.pools[pool.name]),
+        }
+        for pool in fleet.pools
+    )
+
+
+def _kv(servers: Servers | Plant) -> dict[str, Any] | None:
     """The KV pool of one replica as plain data; None where it never binds."""
     capacity = servers.deployment.capacity
     if capacity is None:

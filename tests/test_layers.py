@@ -71,7 +71,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 def room(path: Path) -> str:
     """The room that a file belongs to."""
     parts = path.relative_to(PACKAGE).with_suffix("").parts
-    if parts == ("scenario", "build"):
+    if parts in (("scenario", "build"), ("scenario", "build_fleet")):
         return "scenario.build"
     return parts[0]
 
@@ -88,7 +88,8 @@ def imported_rooms(path: Path) -> set[str]:
         for name in names:
             parts = name.split(".")
             if parts[0] == "llmqsim" and len(parts) > 1:
-                target = "scenario.build" if parts[1:3] == ["scenario", "build"] else parts[1]
+                builds = parts[1:3] in (["scenario", "build"], ["scenario", "build_fleet"])
+                target = "scenario.build" if builds else parts[1]
                 if (PACKAGE / parts[1]).exists() or (PACKAGE / f"{parts[1]}.py").exists():
                     found.add(target)
     return found

@@ -4,19 +4,45 @@ from __future__ import annotations
 
 import numpy as np
 
+from llmqsim.cluster.fleet import DECODE, PREFILL, Fleet
 from llmqsim.engine.deployment import Deployment
 from llmqsim.requests import INDEX, Outcome, Reason, RequestTable
 
 
-def refusals(table: RequestTable, deployment: Deployment) -> np.ndarray:
-    """Why each request can't be served, int64[rows] of Reason (NONE for those that can)."""
+def refusals(table: RequestTable, servers: Deployment | Fleet) -> np.ndarray:
+    """Why each request can't be served, int64[rows] of Reason (NONE for those that can).
+
+    With several pools: what one of the pools that a request could visit can't take.
+    """
+    fleet = Fleet.of(servers)
+    if fleet.only is not None:
+        return _refusals(table, fleet.only, table.output_tokens, table.max_tokens)
+    reason = np.full(len(table), int(Reason.NONE))
+    visitors = fleet.visitors(table)
+    for pool in fleet.pools:
+        answer = (np.ones_like(reason),) * 2 if pool.role == PREFILL else (table.output_tokens, table.max_tokens)
+        takes_over = 1 if pool.role == DECODE else 0  # it holds the place of the next token before it may run
+        found = _refusals(table, pool.deployment, *answer, takes_over)
+        its = np.where(visitors[pool.name], found, int(Reason.NONE))
+        reason = np.where(reason == Reason.NONE, its, reason)
+    return reason
+
+
+def _refusals(
+    table: RequestTable, deployment: Deployment, output: np.ndarray, longest: np.ndarray, spare: int = 0
+) -> np.ndarray:
+    """The same of one pool, where answers have `output` and at most `longest` tokens, int64[rows] each.
+
+    spare : tokens beyond the prompt that must have a place, however short the answer.
+    """
     options = deployment.options
-    total = table.prompt_tokens + table.output_tokens
+    total = table.prompt_tokens + output
     reason = np.full(len(table), int(Reason.NONE))
     if deployment.capacity is not None:
         batching = deployment.batching
         # the last token's KV is never written; some policies hold the longest possible answer from the start
-        most = table.prompt_tokens + table.max_tokens if batching.holds_maximum else total - 1
+        most = table.prompt_tokens + longest if batching.holds_maximum else total - 1
+        most = np.maximum(most, table.prompt_tokens + spare)
         held = -(-most // options.block_size) + batching.spare_blocks
         reason[held > deployment.capacity.usable_blocks] = Reason.EXCEEDS_KV_POOL
     if not options.enable_chunked_prefill and deployment.batching.has_token_budget:
@@ -27,13 +53,13 @@ def refusals(table: RequestTable, deployment: Deployment) -> np.ndarray:
     return reason
 
 
-def refuse_unservable(table: RequestTable, deployment: Deployment) -> None:
+def refuse_unservable(table: RequestTable, servers: Deployment | Fleet) -> None:
     """Mark the requests that can't be served as REJECTED, with the reason. Such a request would wait for ever.
 
     A real server answers a too long prompt with an error and cuts a too long answer; here both are refused and
     counted, so that a variant with less memory is not flattered by shorter answers.
     """
-    reason = refusals(table, deployment)
+    reason = refusals(table, servers)
     refused = reason != Reason.NONE
     table.data[INDEX["reason"], refused] = reason[refused]
     table.data[INDEX["outcome"], refused] = Outcome.REJECTED

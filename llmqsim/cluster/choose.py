@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from llmqsim.clients import Clients
 from llmqsim.cluster.cluster import Cluster
 from llmqsim.cluster.compiled import CompiledCluster, why_not
+from llmqsim.cluster.fleet import Fleet
 from llmqsim.cluster.limits import refuse_too_large
 from llmqsim.engine.compiled import NotCompiled
 from llmqsim.engine.deployment import Deployment
-from llmqsim.records import GapHistogram, ReplicaUsage
+from llmqsim.records import GapHistogram, LinkUsage, ReplicaUsage
 from llmqsim.requests import RequestTable
 
 
@@ -25,12 +26,14 @@ class Finished:
     step_log: list[tuple] | None
     fallback: str | None = None
     """what the compiled engine lacked, where "auto" took the reference engine"""
+    links: tuple[LinkUsage, ...] = ()
+    """between pools"""
 
 
 def run(
     engine: str,
     table: RequestTable,
-    deployment: Deployment,
+    servers: Deployment | Fleet,
     clients: Clients,
     keep_steps: bool,
     until_ns: int | None,
@@ -39,26 +42,30 @@ def run(
 
     Raises NotCompiled when the compiled engine was asked for and does not, ScenarioError for a run that can't fit.
     """
-    refuse_too_large(table, deployment, clients, keep_steps, until_ns)
+    if (only := Fleet.of(servers).only) is not None:
+        refuse_too_large(table, only, clients, keep_steps, until_ns)
     fallback = None
     if engine != "reference":
         try:
-            return _compiled(table, deployment, clients, keep_steps, until_ns)
+            return _compiled(table, servers, clients, keep_steps, until_ns)
         except NotCompiled as lacking:
             if engine == "compiled":
                 raise
             fallback = str(lacking)
     table.open_rows(len(table))
-    cluster = Cluster(table, deployment, keep_steps, clients)
+    cluster = Cluster(table, servers, keep_steps, clients)
     end_ns = cluster.run(until_ns)
     table.close()
     usage = tuple(replica.usage for replica in cluster.replicas)
-    return Finished("reference", end_ns, cluster.gaps, usage, cluster.step_log, fallback)
+    return Finished("reference", end_ns, cluster.gaps, usage, cluster.step_log, fallback, cluster.links)
 
 
 def _compiled(
-    table: RequestTable, deployment: Deployment, clients: Clients, keep_steps: bool, until_ns: int | None
+    table: RequestTable, servers: Deployment | Fleet, clients: Clients, keep_steps: bool, until_ns: int | None
 ) -> Finished:
+    deployment = Fleet.of(servers).only
+    if deployment is None:
+        raise NotCompiled("pools")
     reason = why_not(table, deployment, clients)
     if reason is not None:
         raise NotCompiled(reason)

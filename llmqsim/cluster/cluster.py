@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import simpy
 
 from llmqsim.clients import Clients
 from llmqsim.cluster.admission import refuse_unservable
 from llmqsim.cluster.clients import ClientSide
+from llmqsim.cluster.door import Door
+from llmqsim.cluster.fleet import PREFILL, Fleet, Pool
 from llmqsim.cluster.router import Router
 from llmqsim.cluster.stations import StationsReplica
 from llmqsim.cost.stations import Stations
 from llmqsim.engine.deployment import Deployment
+from llmqsim.engine.handoff import HandoffTerms
 from llmqsim.engine.pipeline import PipelinedReplica
+from llmqsim.engine.prefill import PipelinedPrefillReplica, PrefillReplica
 from llmqsim.engine.reference import ReferenceReplica
 from llmqsim.errors import InvariantError
-from llmqsim.records import GapHistogram
-from llmqsim.requests import UNSET, Outcome, RequestTable
+from llmqsim.records import GapHistogram, LinkUsage
+from llmqsim.requests import INDEX, UNSET, Outcome, RequestTable
 from llmqsim.units import to_ns
 
 
@@ -25,7 +31,7 @@ class Cluster:
     def __init__(
         self,
         table: RequestTable,
-        deployment: Deployment,
+        servers: Deployment | Fleet,
         keep_steps: bool = False,
         clients: Clients = Clients(),
     ):
@@ -33,31 +39,63 @@ class Cluster:
         self.env = simpy.Environment(initial_time=0)
         self.gaps = GapHistogram(len(table.classes))
         self.step_log: list[tuple] | None = [] if keep_steps else None
-        refuse_unservable(table, deployment)
-        self.replicas = [self._replica(index, deployment) for index in range(deployment.replicas)]
-        self._router = Router(
+        self.fleet = fleet = Fleet.of(servers)
+        refuse_unservable(table, fleet)
+        self.replicas = self._replicas(fleet)
+        if fleet.only is not None:
+            submit, abort = self._one_pool(fleet.only)
+        else:
+            self._door = Door(self.env, table, fleet, self.replicas, self._told)
+            submit, abort = self._door.submit, self._door.abort
+        self._clients = ClientSide(self.env, table, clients, submit, abort)
+        self._impatient = clients.timeout_ns is not None
+
+    def _one_pool(self, servers: Deployment) -> tuple[Callable[[int], None], Callable[[int], None]]:
+        """One router, one kind of replica: no door."""
+        router = Router(
             self.env,
-            table,
-            deployment.routing,
+            self.table.data[INDEX["replica"]],
+            servers.routing,
             [replica.submit for replica in self.replicas],
-            to_ns(deployment.host.request_before_s),
+            to_ns(servers.host.request_before_s),
             [replica.abort for replica in self.replicas],
         )
-        self._clients = ClientSide(self.env, table, clients, self._router.submit, self._router.abort)
-        self._impatient = clients.timeout_ns is not None
+
+        def finished(row: int) -> None:
+            router.finished(row)
+            self._clients.finished(row)
+
         for replica in self.replicas:
-            replica.on_finish = self._finished
+            replica.on_finish = finished
+        return router.submit, router.abort
 
-    def _replica(self, index: int, deployment: Deployment) -> ReferenceReplica | StationsReplica:
-        if isinstance(deployment.cost, Stations):
-            after_ns = to_ns(deployment.host.request_after_s)
-            return StationsReplica(self.env, index, self.table, deployment.cost, self.gaps, after_ns, self.step_log)
-        kind = PipelinedReplica if deployment.cost.pipeline_stages > 1 else ReferenceReplica
-        return kind(self.env, index, self.table, deployment, self.gaps, self.step_log)
+    def _replicas(self, fleet: Fleet) -> list[ReferenceReplica | StationsReplica]:
+        """All replicas, numbered through."""
+        made: list[ReferenceReplica | StationsReplica] = []
+        for pool in fleet.pools:
+            for _ in range(pool.deployment.replicas):
+                made.append(self._replica(len(made), pool, fleet.terms))
+        return made
 
-    def _finished(self, row: int) -> None:
-        self._router.finished(row)
+    def _replica(self, index: int, pool: Pool, terms: HandoffTerms) -> ReferenceReplica | StationsReplica:
+        servers = pool.deployment
+        if isinstance(servers.cost, Stations):
+            after_ns = to_ns(servers.host.request_after_s)
+            return StationsReplica(self.env, index, self.table, servers.cost, self.gaps, after_ns, self.step_log)
+        given = self.env, index, self.table, servers, self.gaps, self.step_log
+        pipelined = servers.cost.pipeline_stages > 1
+        if pool.role == PREFILL:
+            return (PipelinedPrefillReplica if pipelined else PrefillReplica)(*given, terms)
+        return (PipelinedReplica if pipelined else ReferenceReplica)(*given)
+
+    def _told(self, row: int) -> None:
         self._clients.finished(row)
+
+    @property
+    def links(self) -> tuple[LinkUsage, ...]:
+        """What the links between pools did; empty without any."""
+        handoffs = None if self.fleet.only is not None else self._door.handoffs
+        return () if handoffs is None else handoffs.links.usage()
 
     def run(self, until_ns: int | None = None) -> int:
         """Run until nothing is left to do, or up to `until_ns`; return the time, ns.

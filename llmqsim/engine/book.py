@@ -64,6 +64,8 @@ class Book:
 
     def marks(self, sequence: Sequence) -> None:
         """Write what became of a request into its row."""
+        if sequence.told_elsewhere:
+            return
         finished = sequence.stage is Stage.FINISHED
         outcome = {Stage.FINISHED: Outcome.COMPLETED, Stage.ABORTED: Outcome.TIMED_OUT}
         after = self._after_ns

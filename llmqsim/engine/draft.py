@@ -28,6 +28,8 @@ class StepDraft:
         self.plan = StepPlan()
         self.preempted = False
         self.exhausted = False
+        self.loads = False
+        """has anyone taken blocks for KV that is to come?"""
         self.blocked_by = rules.WAIT_STEP
         self.retry_ns: int | None = None
 
@@ -69,8 +71,10 @@ class StepDraft:
         refused_by = rules.has_place(len(replica.running), options.max_num_seqs, self.budget)
         if refused_by != rules.ADMITTED:
             return self._refuse(refused_by)
-        if replica.one_token_at_a_time and request.awaited_tokens:  # preempted while its token was under way
+        if replica.waits_for_token and request.awaited_tokens:  # preempted while its token was under way
             return self._refuse(rules.WAIT_STEP)
+        if request.handoff is not None:
+            return self._load(request, hold_tokens, watermark)
         hit_tokens, hit_free = pool.hit_tokens(request)
         missing = request.known_tokens - hit_tokens
         want = rules.first_tokens(missing, self.budget, self._limit(at_most), options.enable_chunked_prefill)
@@ -110,6 +114,36 @@ class StepDraft:
             return False
         for victim in chosen:
             self._release(victim, last=False)
+        return True
+
+    def bring_in(self) -> None:
+        """Let requests whose KV has arrived run on, in order, as slots and token budget allow."""
+        replica = self._replica
+        for request in replica.incoming.loaded:
+            if rules.has_place(len(replica.running), replica.options.max_num_seqs, self.budget) != rules.ADMITTED:
+                break
+            replica.incoming.enter(request)
+            self.grow(request)
+
+    def _load(self, request: Sequence, hold_tokens: int, watermark: bool) -> bool:
+        """Take the blocks of a prompt whose KV comes from elsewhere; it enters when that has arrived (engine/incoming.py).
+
+        The blocks of all its known tokens are held, so that nobody who has arrived can want for memory.
+        """
+        replica = self._replica
+        pool, size = replica.pool, replica.options.block_size
+        hit_tokens, hit_free = pool.hit_tokens(request)
+        hit_blocks = hit_tokens // size
+        need = rules.blocks_for(max(hold_tokens, request.known_tokens), size)
+        refused_by = replica.incoming.refused_by(request, need, (hit_blocks, hit_free), watermark)
+        if refused_by != rules.ADMITTED:
+            return self._refuse(refused_by)
+        replica.incoming.take(request)
+        self.plan.loaded_tokens += pool.take_hits(request)[1]
+        if not pool.take(request, need - hit_blocks):
+            raise InvariantError(f"{replica}: no room for KV that is to come: {request}")
+        request.handoff.skip(hit_blocks)
+        self.loads = True
         return True
 
     def preempt(self, victim: Sequence, last: bool = False) -> None:
@@ -183,6 +217,7 @@ class View:
     state: object
     left: int
     _replica: ReferenceReplica
+    _draft: StepDraft
 
     @property
     def ranks(self) -> bool:
@@ -194,7 +229,8 @@ class View:
         return self._replica.order.ranked()
 
     def waiting(self) -> WaitingQueue:
-        """The waiting queue, in the ordering policy's order."""
+        """The waiting queue, in the ordering policy's order; who has his KV from elsewhere enters before it."""
+        self._draft.bring_in()
         return self._replica.queue
 
     @property

@@ -16,7 +16,7 @@ from llmqsim.engine.reference import ReferenceReplica
 class PipelinedReplica(ReferenceReplica):
     """The reference replica with overlapping steps. `in_flight` plays no part: the stages say how many there are."""
 
-    one_token_at_a_time = True
+    one_token_at_a_time = waits_for_token = True
 
     def __init__(self, env, index, table, servers, gaps, step_log=None):
         super().__init__(env, index, table, servers, gaps, step_log)
@@ -42,4 +42,5 @@ class PipelinedReplica(ReferenceReplica):
         if self._steps:
             step.end_ns = max(step.end_ns, self._steps[-1].end_ns + stage_ns)
         self._first_stage_free_ns = step.start_ns + stage_ns
+        self.incoming.begin(step)
         self._steps.append(step)

@@ -33,6 +33,8 @@ class StepPlan:
     """KV blocks copied to or from the host before the step runs"""
     saved_ns: int = 0
     """host time that a step without a scheduler call does without"""
+    loads: list[Sequence] = field(default_factory=list)
+    """requests whose KV begins to come from elsewhere when this step starts"""
     running: int = 0
     duration_ns: int = 0
     start_ns: int = 0

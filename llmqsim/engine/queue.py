@@ -101,7 +101,7 @@ class WaitingQueue:
         self._advance(now_ns)
         if sequence in self._fresh:
             self._fresh.remove(sequence)
-            sequence.wait_ns = (now_ns - sequence.delivered_ns, 0, 0, 0)
+            sequence.waited_for_step(now_ns)
         self.leave(sequence, now_ns)
 
     def _welcome(self, sequence: Sequence) -> None:
@@ -119,7 +119,7 @@ class WaitingQueue:
             clocks = tuple(self._clocks)
             for sequence in self._fresh:
                 sequence.clock_at_entry = clocks
-                sequence.wait_ns = (now_ns - sequence.delivered_ns, 0, 0, 0)
+                sequence.waited_for_step(now_ns)
             self._fresh.clear()
 
     def blocked(self, reason: int) -> None:

@@ -20,6 +20,8 @@ from llmqsim.engine import rules, swap
 from llmqsim.engine.book import Book
 from llmqsim.engine.deployment import Deployment
 from llmqsim.engine.draft import StepDraft, View
+from llmqsim.engine.handoff import Handoff
+from llmqsim.engine.incoming import Incoming, arriving
 from llmqsim.engine.order import Order
 from llmqsim.engine.plan import StepPlan
 from llmqsim.engine.price import duration_ns
@@ -40,6 +42,8 @@ class ReferenceReplica:
 
     one_token_at_a_time = False
     """must a request's token be known before its next one is computed? engine/pipeline.py"""
+    waits_for_token = False
+    """must a preempted request's token be known before it enters again?"""
 
     def __init__(
         self,
@@ -62,12 +66,15 @@ class ReferenceReplica:
         self.watermark_blocks = servers.watermark_blocks
         self.running: list[Sequence] = []
         self.swapped: list[Sequence] = []
+        self.incoming = Incoming(self)
+        self.on_load: Callable[[Sequence], None] = lambda sequence: None
+        """called when the KV of a request may begin to come; cluster/handoff.py"""
         self.on_finish: Callable[[int], None] = lambda row: None
         self._ended: list[Sequence] = []
         self._left = 0
         self._state = servers.batching.start()
         self._book = Book(index, table, servers.cost.params, to_ns(servers.host.request_after_s), step_log)
-        self._table = table
+        self.table = table
         self._output_tokens = table.output_tokens.tolist()
         self._cost = servers.cost
         self._cold_steps = servers.cold_steps
@@ -90,12 +97,18 @@ class ReferenceReplica:
         """What it did so far."""
         return self._book.usage
 
-    def submit(self, row: int) -> None:
-        """A request arrives. It can enter the next step that is formed."""
-        self._tally()
+    def submit(self, row: int, handoff: Handoff | None = None) -> Sequence:
+        """A request arrives. It can enter the next step that is formed. handoff : its KV comes from elsewhere."""
+        self.settle()
         self.usage.requests += 1
-        self.queue.join(Sequence(self._table, row), self.env.now)
+        sequence = self._sequence(row) if handoff is None else arriving(self.table, row, handoff)
+        self.queue.join(sequence, self.env.now)
         self.usage.waiting_peak = max(self.usage.waiting_peak, len(self.queue))
+        self.rouse()
+        return sequence
+
+    def rouse(self) -> None:
+        """Something has changed: if nothing is under way, try to form a step at this instant."""
         if self._wake is not None:
             self._wake.fire(clock.FORM + self.index)
 
@@ -104,7 +117,7 @@ class ReferenceReplica:
 
         Raises InvariantError when it is not here.
         """
-        self._tally()
+        self.settle()
         sequence = next((s for s in self._present() if s.row == row), None)
         if sequence is None:
             raise InvariantError(f"{self}: request {row} is not here, so it can't be aborted")
@@ -118,13 +131,13 @@ class ReferenceReplica:
 
     def close(self) -> None:
         """The run is over: write the marks of requests that are still here."""
-        self._tally()
+        self.settle()
         if self._steps:
             self.usage.cut_ns = self.env.now - self._steps[0].start_ns
         waiting = self.queue.close(self.env.now)
         for sequence in self.swapped:
             self.queue.settle(sequence, self.env.now)
-        for sequence in [*self.running, *self.swapped, *waiting]:
+        for sequence in [*self.running, *self.swapped, *self.incoming, *waiting]:
             self._book.marks(sequence)
 
     # The three phases.
@@ -145,7 +158,11 @@ class ReferenceReplica:
     def _start_next(self) -> None:
         """The step that was formed ahead begins when the one before it ends."""
         if self._steps:
-            self._steps[0].start(self.env.now)
+            self._start(self._steps[0])
+
+    def _start(self, step: StepPlan) -> None:
+        step.start(self.env.now)
+        self.incoming.begin(step)
 
     def _idle(self):
         """Wait for a request, or for the time at which the batching policy wants to be asked again."""
@@ -160,20 +177,24 @@ class ReferenceReplica:
             if step is None:
                 break
             if not self._steps:
-                step.start(self.env.now)
+                self._start(step)
             self._steps.append(step)
         self._check_progress()
 
     def _check_progress(self) -> None:
         """Requests are here, nothing is under way, and nobody has said when to ask again: that would be for ever."""
-        if not self._steps and self._retry_ns is None and self._present():
+        if not self._steps and self._retry_ns is None and self._present() and not self._expects():
             raise InvariantError(
                 f"{self}: {len(self.running)} running, {len(self.swapped)} swapped, {len(self.queue)} waiting, "
                 f"{self.pool.free_blocks} blocks free, and no step can be formed; first: {self._present()[0]}"
             )
 
     def _present(self) -> list[Sequence]:
-        return [*self.running, *self.swapped, *self.queue]
+        return [*self.running, *self.swapped, *self.incoming, *self.queue]
+
+    def _expects(self) -> bool:
+        """Will something from outside change what can be formed?"""
+        return self.incoming.loading
 
     def _ask_again(self, wake: clock.Wake) -> None:
         """A policy that lets nobody enter for now has said when to ask it again."""
@@ -184,18 +205,20 @@ class ReferenceReplica:
 
     def _form(self) -> StepPlan | None:
         """Decide the next step's batch; None when nobody can have a token."""
-        self._tally()
+        self.settle()
         self.queue.look(self.env.now)
         self.order.look()
         draft = self._draft()
-        while draft.preempted and not draft.plan.rows and not self._steps:
+        while not draft.plan.rows and (draft.loads or draft.preempted and not self._steps):
             draft = self._draft()  # who asked for memory gave way himself; the others can go on with it
         self.queue.blocked(rules.WAIT_KV if draft.preempted else draft.blocked_by)
         usage, plan = self.usage, draft.plan
         usage.running_peak = max(usage.running_peak, len(self.running))
         usage.kv_blocks_peak = max(usage.kv_blocks_peak, self.pool.held_blocks)
         if not plan.rows:
+            self.incoming.begin()
             return None
+        self.incoming.carried_by(plan)
         plan.running = len(self.running) + len(self._ended)
         plan.duration_ns = self._duration_ns(plan)
         self.order.ran(plan)
@@ -212,17 +235,17 @@ class ReferenceReplica:
 
     def _draft(self) -> StepDraft:
         draft = StepDraft(self)
-        self.batching.form(self._view(), draft)
+        now, running, swapped = self.env.now, tuple(self.running), tuple(self.swapped)
+        view = View(now, running, tuple(self._ended), swapped, self._state, self._left, self, draft)
+        self.batching.form(view, draft)
+        if not draft.plan.rows:
+            draft.bring_in()
         self._retry_ns = draft.retry_ns
         return draft
 
-    def _view(self) -> View:
-        now, state = self.env.now, self._state
-        return View(now, tuple(self.running), tuple(self._ended), tuple(self.swapped), state, self._left, self)
-
     def _commit(self, step: StepPlan) -> None:
         """A step ends: its tokens are delivered, and who has all of them leaves and returns his blocks."""
-        self._tally()
+        self.settle()
         self._steps.popleft()
         now = self.env.now
         gaps: dict[tuple[int, int], int] = {}
@@ -289,6 +312,9 @@ class ReferenceReplica:
         self._leave(sequence, Stage.FINISHED)
         self.on_finish(sequence.row)
 
+    def _sequence(self, row: int) -> Sequence:
+        return Sequence(self.table, row)
+
     def _leave(self, sequence: Sequence, stage: Stage) -> None:
         """It does not wait any more; take it from where else it is, and its blocks unless a batch keeps them."""
         ran = sequence.stage is Stage.RUNNING
@@ -298,12 +324,15 @@ class ReferenceReplica:
             self.swapped.remove(sequence)
             self.host_pool.release(sequence.swapped_blocks)
             self.queue.settle(sequence, self.env.now)
+        on_its_way = sequence.stage is Stage.LOADING
+        if sequence.stage is Stage.LOADED:
+            self.incoming.remove(sequence)
         sequence.stage = stage
         self._left += 1
         self._book.marks(sequence)
         if ran and self.batching.keeps_slots:
             self._ended.append(sequence)
-        else:
+        elif not on_its_way:  # else its blocks are written to; engine/incoming.py
             self.pool.release(sequence)
 
     def _end_batch(self) -> None:
@@ -312,6 +341,7 @@ class ReferenceReplica:
             self.pool.release(sequence)
         self._ended.clear()
 
-    def _tally(self) -> None:
-        waiting = len(self.queue) + len(self.swapped)
+    def settle(self) -> None:
+        """Bring the integrals up to date, before anything changes."""
+        waiting = len(self.queue) + len(self.swapped) + len(self.incoming)
         self._book.tally(self.env.now, len(self.running), waiting, self.pool.held_blocks, bool(self._steps))

@@ -90,3 +90,15 @@ def read_kv_tokens(decode_kv_tokens, decode_requests, repeated_tokens, cached_pe
 def is_decode(computed_tokens, want):
     """One new token on top of existing KV costs a decode, whatever brought it there."""
     return want == 1 and computed_tokens > 0
+
+
+@kernel
+def carry_ns(size_bytes, fragments, bytes_per_us, per_fragment_ns):
+    """Nanoseconds that a link is taken up by so many bytes in so many fragments, each of which has to be posted."""
+    return max((size_bytes * 1000 + bytes_per_us - 1) // bytes_per_us, fragments * per_fragment_ns)
+
+
+@kernel
+def layerwise_body(size_bytes, layers):
+    """Bytes of a chunk that can be sent while it is computed: all layers but the last."""
+    return size_bytes - (size_bytes + layers - 1) // layers

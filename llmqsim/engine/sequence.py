@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
 from llmqsim.requests import RequestTable
+
+if TYPE_CHECKING:
+    from llmqsim.engine.handoff import Handoff
 
 
 class Stage(IntEnum):
@@ -15,6 +19,12 @@ class Stage(IntEnum):
     FINISHED = 2
     SWAPPED = 3
     ABORTED = 4
+    LENT = 5
+    """its prompt is computed, and its blocks wait here to be fetched by the replica that decodes"""
+    LOADING = 6
+    """it holds blocks, and their KV is on its way"""
+    LOADED = 7
+    """its KV has arrived; it waits for a slot"""
 
 
 class Sequence:
@@ -58,6 +68,7 @@ class Sequence:
         "preempted_ns",
         "swapped_blocks",
         "entered_with",
+        "handoff",
     )
 
     def __init__(self, table: RequestTable, row: int):
@@ -98,11 +109,35 @@ class Sequence:
         self.preempted_ns = -1
         self.swapped_blocks = 0
         self.entered_with = 0
+        self.handoff: Handoff | None = None
+        """its way from a prefill replica to a decode replica; None: it is served in one place"""
 
     @property
     def due_at_end(self) -> bool:
         """Is its deadline that of the last token? Else of the first."""
         return self.targets.ttft_ns is None
+
+    @property
+    def told_elsewhere(self) -> bool:
+        """Is its story still being written by the replica that computes its prompt?"""
+        handoff = self.handoff
+        return handoff is not None and handoff.terms.pushes and handoff.begun and not handoff.fetched
+
+    def waited_for_step(self, now_ns: int) -> None:
+        """The scheduler sees it for the first time since it was delivered here."""
+        step, *others = self.wait_ns
+        self.wait_ns = (step + now_ns - self.delivered_ns, *others)
+
+    def inherit(self, prefilled: Sequence) -> None:
+        """Take over, where it decodes, what it has been through where its prompt was computed."""
+        self.first_scheduled_ns = prefilled.first_scheduled_ns
+        self.first_token_ns = self.last_token_ns = prefilled.first_token_ns
+        self.generated_tokens = prefilled.generated_tokens
+        self.wait_ns = tuple(a + b for a, b in zip(self.wait_ns, prefilled.wait_ns, strict=True))
+        self.wait_preempted_ns += prefilled.wait_preempted_ns
+        self.preemptions += prefilled.preemptions
+        self.cached_tokens += prefilled.cached_tokens
+        self.high_water_tokens = max(self.high_water_tokens, self.prompt_tokens)
 
     @property
     def predicted_tokens(self) -> int:

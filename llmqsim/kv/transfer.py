@@ -1,4 +1,4 @@
-"""Copying KV blocks between a GPU and its host: how long it takes, and how many blocks the host holds."""
+"""Copying KV blocks: between a GPU and its host, and between replicas."""
 
 from __future__ import annotations
 
@@ -25,6 +25,36 @@ class HostLink:
         if self.per_block_ns:
             return blocks * self.per_block_ns
         return round(blocks * self.block_bytes / self.bytes_per_s * 1e9)
+
+
+@dataclass(frozen=True)
+class KvLink:
+    """What carries KV between replicas: each GPU's own, unless `shared`.
+
+    Time of a transfer: latency_ns + max(bytes / bandwidth, fragments x per_fragment_ns). bytes_per_us : of one GPU (of
+    the whole link if shared); whole bytes per microsecond, so that all arithmetic is in integers.
+    """
+
+    name: str
+    bytes_per_us: int
+    latency_ns: int = 0
+    per_fragment_ns: int = 0
+    shared: bool = False
+    """one link for all replicas, or one at each replica's end?"""
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class KvLane:
+    """KV between replicas of two pools, as the GPU sees it that has the most to move.
+
+    block_bytes : of a block, all GPUs together; lane_bytes, fragments : of a block on that GPU. layers : of the model.
+    """
+
+    block_bytes: int
+    lane_bytes: int
+    fragments: int
+    layers: int
 
 
 class HostPool:

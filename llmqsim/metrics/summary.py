@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from llmqsim.metrics import groups, latency, slo, usage
+from llmqsim.metrics import groups, latency, pools, slo, usage
 from llmqsim.metrics.clients import clients
 from llmqsim.metrics.distribution import NS_PER_S, ratio
 from llmqsim.metrics.kv_cap import suggested_cap
@@ -30,8 +30,10 @@ def _requests(result: Result) -> dict[str, Any]:
 def _kv(result: Result, whole: usage.Window, preemptions: int) -> dict[str, Any]:
     """The pool, its use, and the cap that would spare it preemptions."""
     table, served = result.table, result.arrived & (result.table.outcome != Outcome.REJECTED)
+    pool = pools.answering(result)
     return {
-        **usage.kv(result.usage, whole, result.kv),
+        **usage.kv(pools.usage_of(result, pool), whole, result.kv),
+        **({} if pool is None else {"pool": pool["name"]}),
         "suggested_cap": suggested_cap(table, served, result.kv, preemptions),
     }
 
@@ -92,6 +94,13 @@ def _bench(table, rows: np.ndarray, window: usage.Window, throughput: dict, good
     }
 
 
+def _pools(result: Result, whole: usage.Window) -> dict[str, Any]:
+    """What only runs with pools have."""
+    if not result.pools:
+        return {}
+    return {"pools": pools.by_pool(result, whole), "handoff": pools.handoff(result, result.measured, whole)}
+
+
 def summarise(result: Result) -> dict[str, Any]:
     """All figures of a result as plain data (dict, list, str, int, finite float, bool, None), in a fixed order."""
     table, arrived, measured = result.table, result.arrived, result.measured
@@ -123,6 +132,7 @@ def summarise(result: Result) -> dict[str, Any]:
         "warmup": _warmup(result),
         "utilisation": usage.utilisation(result.usage, whole),
         "kv": kv,
+        **_pools(result, whole),
         **_waste(result, preemptions),
         "waiting_for": waiting_for(table, served),
         "starvation": starved,

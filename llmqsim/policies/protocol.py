@@ -278,3 +278,49 @@ class Routing(Protocol):
     def start(self, replicas: int) -> list: ...
 
     def choose(self, state: list, request: int, replicas: Sequence[RouterView]) -> int: ...
+
+
+class PlacedRequest(Protocol):
+    """A request as placement sees it, when it arrives."""
+
+    row: int
+    prompt_tokens: int
+    max_tokens: int
+    class_name: str
+
+
+class PoolView(Protocol):
+    """One pool as placement sees it."""
+
+    name: str
+    role: str
+    """prefill, decode or both"""
+    outstanding: int
+    """requests sent there and not yet finished"""
+
+    def hit_tokens(self, row: int) -> int:
+        """Leading prompt tokens that are cached now at the replica that the pool's router chooses for this request.
+
+        Asking settles the choice: the request will decode there.
+        """
+
+
+class PlacementTable(Protocol):
+    """All requests as placement may see them before the run; no output lengths."""
+
+    prompt_tokens: Any
+    max_tokens: Any
+    class_id: Any
+    classes: tuple[str, ...]
+
+    def __len__(self) -> int: ...
+
+
+class Placement(Protocol):
+    """Which pools does a request visit? Pools are given as {name: role}; a route is one pool, or prefill and decode."""
+
+    def routes(self, pools: Any, classes: tuple[str, ...]) -> tuple[tuple[str, ...], ...]: ...
+
+    def visitors(self, table: PlacementTable, pools: Any) -> dict[str, Any]: ...
+
+    def stages(self, request: PlacedRequest, pools: Any) -> tuple[str, ...]: ...

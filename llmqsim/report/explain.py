@@ -10,9 +10,11 @@ from typing import Any
 from llmqsim.hardware import serving
 from llmqsim.hardware.data import read_preset
 from llmqsim.hardware.gpu import WRITTEN, Gpu
+from llmqsim.report.explain_handoff import handoff
 from llmqsim.report.explain_steps import typical_steps
 from llmqsim.report.explain_workload import workload
-from llmqsim.scenario.build import Servers, build_servers, build_workload, preemption_of
+from llmqsim.scenario.build import Servers, build_workload, preemption_of
+from llmqsim.scenario.build_fleet import Plant, build_plant
 from llmqsim.scenario.load import Scenario
 from llmqsim.version import __version__
 
@@ -49,23 +51,37 @@ def explain(scenario: Scenario) -> dict[str, Any]:
     vllm-0.19"); and the text of the preset's source, None where the origin says it all. Sections that don't apply (no
     model, no GPU, unlimited KV) are None. Raises UserError for what can't be run as written.
     """
-    servers = build_servers(scenario)
+    plant = build_plant(scenario)
     run = scenario.spec.run
-    made = build_workload(scenario, servers, run.seed, run.replication)
+    made = build_workload(scenario, plant, run.seed, run.replication)
+    pools = {}
+    if isinstance(plant, Plant):
+        pools = {name: _servers(scenario.pool(name), its) for name, its in plant.pools.items()}
+    servers = plant.answering if pools else plant
+    first = next((pools[name] for name in pools if plant.pools[name] is servers), None) or _servers(scenario, servers)
     return {
         "version": __version__,
         "file": scenario.path,
         "variants": list(scenario.variants),
         "known_variants": list(scenario.known_variants),
         "values": _values(scenario),
+        **{key: first[key] for key in ("engine", "host")},
+        "model": _model(scenario, servers),
+        **{key: first[key] for key in ("gpu", "kv", "cost", "steps")},
+        "workload": workload(scenario, made),
+        **({"pools": pools, "handoff": handoff(scenario, plant)} if pools else {}),
+    }
+
+
+def _servers(scenario: Scenario, servers: Servers) -> dict[str, Any]:
+    """What servers of one kind rest on."""
+    return {
         "engine": _engine(scenario, servers),
         "host": _host(scenario, servers),
-        "model": _model(scenario, servers),
         "gpu": _gpu(scenario, servers),
         "kv": _kv(servers),
         "cost": _cost(scenario, servers),
         "steps": typical_steps(scenario.spec.cost, servers),
-        "workload": workload(scenario, made),
     }
 
 
@@ -76,12 +92,20 @@ def _value(value: Any, origin: str, source: str | None = None) -> dict[str, Any]
 def _values(scenario: Scenario) -> dict[str, Any]:
     """All values of the scenario but the engine's, which presets complete. Unset ones have the value None."""
     found = {}
-    for key, value in _leaves(scenario.spec.model_dump(exclude={"engine"}), ""):
+    for key, value in _leaves(_without_engines(scenario.spec.model_dump(exclude={"engine"})), ""):
         origin = scenario.origins.get(key, DEFAULT)
         if key == "name" and origin == DEFAULT and value is not None:
             origin = "default: the file's name"
         found[key] = _value(value, origin)
     return found
+
+
+def _without_engines(values: dict[str, Any]) -> dict[str, Any]:
+    """Pools have engines of their own; what a scenario without pools does not say of them is not worth a line."""
+    if values["pools"] is None:
+        return {key: value for key, value in values.items() if key not in ("pools", "placement", "handoff")}
+    pools = {name: {k: v for k, v in pool.items() if k != "engine"} for name, pool in values["pools"].items()}
+    return values | {"pools": pools}
 
 
 def _leaves(value: Any, key: str) -> Iterator[tuple[str, Any]]:

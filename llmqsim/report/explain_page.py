@@ -39,17 +39,50 @@ def explain_text(told: dict[str, Any]) -> str:
     sections = [
         _scenario(told),
         _workload(told["workload"]),
-        _engine(told, notes),
-        *([_model(told, notes)] if told["model"] else []),
-        *([_gpu(told["gpu"], notes)] if told["gpu"] else []),
-        _kv(told["kv"]),
-        _cost(told["cost"]),
-        *(_step(step, told["cost"]["model"]) for step in told["steps"]),
+        *_servers(told, notes),
     ]
     if notes.texts:
         listed = [line for i, text in enumerate(notes.texts, 1) for line in _indented(f"[{i}] {text}", 6)]
         sections.append([*_heading("Sources"), *listed])
     return "\n\n".join("\n".join(section) for section in sections)
+
+
+def _servers(told: dict[str, Any], notes: Notes) -> list[list[str]]:
+    """Sections about engine, model, GPU, memory and steps; for each pool, where there are pools."""
+    model = [_model(told, notes)] if told["model"] else []
+    if not told.get("pools"):
+        return [_engine(told, notes), *model, *_machine(told, notes)]
+    sections = [*model, *([_handoff(told["handoff"], notes)] if told["handoff"] else [])]
+    for name, pool in told["pools"].items():
+        its = [_engine(pool, notes), *_machine(pool, notes)]
+        sections += [[*_heading(f"Pool {name}: {lines[0]}"), *lines[2:]] for lines in its]
+    return sections
+
+
+def _machine(told: dict[str, Any], notes: Notes) -> list[list[str]]:
+    return [
+        *([_gpu(told["gpu"], notes)] if told["gpu"] else []),
+        _kv(told["kv"]),
+        _cost(told["cost"]),
+        *(_step(step, told["cost"]["model"]) for step in told["steps"]),
+    ]
+
+
+def _handoff(told: dict[str, Any], notes: Notes) -> list[str]:
+    lines = _heading("Hand-off")
+    for key, entry in told["terms"].items():
+        if entry["value"] is not None:
+            lines += _row(key, shown(f"handoff.{key}", entry["value"]), entry["origin"] + notes.mark(entry["source"]))
+    link = told["link"]
+    said = f"{link['name']}, {link['bandwidth_bytes_per_s'] / 1e9:g} GB/s" + (", shared" if link["shared"] else "")
+    lines += _row("link", said, link["origin"] + notes.mark(link["source"]))
+    lines += _row("latency, per fragment", f"{duration(link['latency_s'])}, {duration(link['per_fragment_s'])}")
+    for way, lane in told["ways"].items():
+        each = f"{lane['lane_bytes']:,} bytes and {lane['fragments']:,} fragments on a link"
+        lines += _row(f"{way}: a block", f"{lane['block_bytes']:,} bytes in all, {each}")
+        said = f"{lane['bytes'] / 1e9:.3g} GB in {duration(lane['transfer_s'])}, bound by {lane['bound_by']}"
+        lines += _row(f"{way}: {lane['tokens']:,} tokens", said)
+    return lines
 
 
 def _heading(title: str) -> list[str]:

@@ -17,6 +17,8 @@ REJECTED: dict[str, str] = {
 def system(figures_: dict[str, Any]) -> str:
     """"llama-3.1-8b on 4 × a100-sxm-80gb, 2 replicas of TP 2, vllm-0.19, round_robin (reference engine, seed 0)"."""
     scenario = figures_["scenario"]
+    if scenario.get("pools"):
+        return _pools(figures_)
     cost = scenario.get("cost") or {}
     model, gpu = _name(scenario.get("model")), _gpu(scenario.get("gpu"))
     kind = cost.get("model") if isinstance(cost, dict) else None
@@ -33,6 +35,22 @@ def system(figures_: dict[str, Any]) -> str:
         parts.append(preset)
     if replicas > 1 and (routing := _name(scenario.get("routing"))):
         parts.append(routing)
+    return f"{', '.join(parts)} ({figures_['engine']} engine, seed {figures_['seed']})"
+
+
+def _pools(figures_: dict[str, Any]) -> str:
+    """"llama-3.1-8b, prefill 1 × h100-sxm, decode 2 × h100-sxm TP 2, over rdma-400g by vllm_nixl (…)"."""
+    scenario = figures_["scenario"]
+    parts = [_name(scenario.get("model")) or "servers"]
+    for name, pool in scenario["pools"].items():
+        tp, gpu = pool.get("tensor_parallel_size") or 1, _gpu(pool.get("gpu"))
+        each = f"{count(pool['replicas'], 'replica')}" if gpu is None else f"{pool['replicas'] * tp} × {gpu}"
+        parts.append(f"{name} {each}" + (f" TP {tp}" if tp > 1 else ""))
+    if way := scenario.get("handoff"):
+        parts.append(f"over {_name(way['link'])} by {way['preset']}")
+    presets = {pool["engine"].get("preset") for pool in scenario["pools"].values()}
+    if len(presets) == 1 and (preset := presets.pop()):
+        parts.append(preset)
     return f"{', '.join(parts)} ({figures_['engine']} engine, seed {figures_['seed']})"
 
 

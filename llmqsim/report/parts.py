@@ -90,3 +90,38 @@ def policy_lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
         each = ", ".join(f"{duration(part['longest_s'])} ({name} tokens)" for name, part in sizes.items())
         said.append(("waited most", f"without a token, by size: {each}"))
     return said
+
+
+def pool_lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    """How busy and full each pool was, then what the way between them took."""
+    pools = summary.get("pools") or {}
+    said = [(name, _pool(part)) for name, part in list(pools.items())[:MOST_CLASSES]]
+    if len(pools) > MOST_CLASSES:
+        said.append(("", f"and {len(pools) - MOST_CLASSES} more pools in the JSON"))
+    way = summary.get("handoff")
+    if way is not None:
+        said.append(("hand-off", _way(way)))
+    return said
+
+
+def _pool(part: dict[str, Any]) -> str:
+    used, kv = part["utilisation"], part["kv"]
+    shares = [share for share in used["per_replica"] if share is not None]
+    spread = f" (each {percent(min(shares))} to {percent(max(shares))})" if len(shares) > 1 else ""
+    said = f"busy {percent(used['busy'])}{spread}, {figures(used['mean_batch'])} in a step, "
+    said += f"{duration(used['mean_step_s'])} a step"
+    if kv["blocks"] is not None:
+        said += f"; KV {percent(kv['usage_mean'])}, at most {percent(kv['usage_peak'])}"
+    return said + (f"; {count(part['preemptions'], 'preemption')}" if part["preemptions"] else "")
+
+
+def _way(way: dict[str, Any]) -> str:
+    requests, total = way["requests"], way["total_s"]
+    said = f"{percent(way['split_share'])} of requests"
+    if total["n"]:
+        said += f", {duration(total['mean'])} ({duration(total['p99'])} p99): wait {duration(way['wait_s']['mean'])}, "
+        said += f"transfer {duration(way['transfer_s']['mean'])}, to run on {duration(way['resume_s']['mean'])}"
+    busiest = max((link["busy"] or 0.0 for link in way["links"].values()), default=None)
+    if busiest is not None:
+        said += f"; {figures(way['bytes'] / 1e9)} GB, links at most {percent(busiest)} busy"
+    return said + (f"; {requests['expired']:,} leases expired" if requests["expired"] else "")

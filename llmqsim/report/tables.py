@@ -6,6 +6,7 @@ entries give up their second rows first, then notes and classes are counted inst
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from llmqsim.metrics.waiting import WORDS
@@ -62,12 +63,18 @@ def _compose(summary: dict[str, Any], most: int) -> list[str]:
         *(row for label, text in parts.warmup_lines(summary) for row in line(label, text, rows=2)),
         *(row for label, text in parts.policy_lines(summary) for row in line(label, text, rows=2)),
         *line("throughput", _throughput(summary)),
-        *line("busy", _busy(summary)),
-        *line("KV cache", _kv(summary), rows=2),
+        *_used(summary, line),
         *line("waited for", _waited(summary), rows=2),
         *(line("stable", summary["stability"]["evidence"], rows=2) if verdict == "stable" else []),
         *line("trust", _trust(summary), rows=3),
     ]
+
+
+def _used(summary: dict[str, Any], line: Callable[..., list[str]]) -> list[str]:
+    """How busy and how full the servers were, pool by pool where there are several."""
+    if summary.get("pools"):
+        return [row for label, text in parts.pool_lines(summary) for row in line(label, text, rows=2)]
+    return [*line("busy", _busy(summary)), *line("KV cache", _kv(summary), rows=2)]
 
 
 def _line(label: str, text: str, rows: int = 1) -> list[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from llmqsim import policies, registry
 from llmqsim.cluster.admission import refusals
@@ -31,6 +31,9 @@ from llmqsim.scenario.schema import WarmupRequests
 from llmqsim.workload import build as workload
 from llmqsim.workload import deadlines
 
+if TYPE_CHECKING:
+    from llmqsim.scenario.build_fleet import Plant
+
 assert policies, "imported to register the built-in policies"
 
 OVER_RESERVED = 2
@@ -48,6 +51,14 @@ class Servers:
     origins: dict[str, str]
 
     @property
+    def everything(self) -> Deployment:
+        """What a cluster is made of."""
+        return self.deployment
+
+    def check_visits(self, scenario: Scenario, table: RequestTable) -> None:
+        """Everybody comes here."""
+
+    @property
     def longest_request_tokens(self) -> int | None:
         """Tokens of the longest request that the servers take, prompt and answer; None: no limit."""
         limits = [self.deployment.options.max_model_len]
@@ -60,13 +71,13 @@ class Servers:
 def build_servers(scenario: Scenario) -> Servers:
     """Resolve presets, memory and step costs. Raises ScenarioError naming file, line and key."""
     spec = scenario.spec
-    card = _located(scenario, lambda: _gpu(scenario)) if spec.gpu is not None else None
-    network = _located(scenario, lambda: _model(scenario)) if spec.model is not None else None
+    card = located(scenario, lambda: _gpu(scenario)) if spec.gpu is not None else None
+    network = located(scenario, lambda: _model(scenario)) if spec.model is not None else None
     tp = spec.tensor_parallel_size
     _check_parallel(scenario, network)
     ideal = spec.cost.model != "calibrated"
     chosen = not ideal or scenario.origins["engine.preset"] != "default"
-    options, host, origins = _located(
+    options, host, origins = located(
         scenario,
         lambda: serving.engine_options(
             spec.engine.preset, card, network, tp, _overrides(scenario), ideal=ideal, check_version=chosen
@@ -76,8 +87,8 @@ def build_servers(scenario: Scenario) -> Servers:
     _check_options(scenario, options, network, batching.has_token_budget)
     if not batching.has_token_budget:
         origins["max_num_batched_tokens"] += "; plays no part: this batching has no token budget"
-    options, capacity = _located(scenario, lambda: _memory(scenario, network, card, tp, options))
-    cost = _located(scenario, lambda: _cost(scenario, network, card, tp, options, host))
+    options, capacity = located(scenario, lambda: _memory(scenario, network, card, tp, options))
+    cost = located(scenario, lambda: _cost(scenario, network, card, tp, options, host))
     deployment = Deployment(
         replicas=spec.replicas,
         options=options,
@@ -96,10 +107,10 @@ def build_servers(scenario: Scenario) -> Servers:
 
 
 def build_workload(
-    scenario: Scenario, servers: Servers, seed: int, replication: int, streamed: bool = False
+    scenario: Scenario, servers: Servers | Plant, seed: int, replication: int, streamed: bool = False
 ) -> workload.Workload:
     """Draw or read the requests. streamed : see requests.RequestTable. Raises ScenarioError or DataError."""
-    made = _located(
+    made = located(
         scenario,
         lambda: workload.build(
             _traffic(scenario),
@@ -113,6 +124,7 @@ def build_workload(
     )
     _promise(scenario, made.table)
     _check_fit(scenario, fitting.of_traffic(servers.deployment, made.table))
+    servers.check_visits(scenario, made.table)
     _check_any_servable(scenario, made, servers)
     return replace(made, notes=(*made.notes, *_over_reserved(made.table, servers.deployment)))
 
@@ -160,7 +172,7 @@ def _traffic(scenario: Scenario) -> dict[str, Any]:
     return traffic
 
 
-def _located(scenario: Scenario, make: Callable[[], Any]) -> Any:
+def located(scenario: Scenario, make: Callable[[], Any]) -> Any:
     """Run `make`; put file and line before each fault that begins with a scenario key."""
     try:
         return make()
@@ -169,8 +181,8 @@ def _located(scenario: Scenario, make: Callable[[], Any]) -> Any:
 
 
 def _place(scenario: Scenario, fault: str) -> str:
-    key = fault.split(":", 1)[0]
-    return f"{scenario.where(key)}: {fault}"
+    key, said = fault.split(":", 1)
+    return f"{scenario.where(key)}: {scenario.key(key)}:{said}"
 
 
 def _model(scenario: Scenario) -> Model:
@@ -268,7 +280,7 @@ def _policy(scenario: Scenario, key: str, kind: str, spec: Any) -> Any:
     try:
         return registry.make(kind, spec.policy, spec.parameters)
     except ScenarioError as error:
-        raise ScenarioError(*(f"{scenario.where(key)}: {key}: {fault}" for fault in error.faults)) from None
+        raise ScenarioError(*(scenario.fault(key, fault) for fault in error.faults)) from None
 
 
 def _check_swap(scenario: Scenario, deployment: Deployment) -> None:
@@ -310,7 +322,7 @@ def _check_options(scenario: Scenario, options: EngineOptions, network: Model | 
     budget, limit = options.max_num_batched_tokens, options.max_model_len
 
     def fault(key: str, sentence: str) -> None:
-        faults.append(f"{scenario.where(key)}: {key}: {sentence}")
+        faults.append(scenario.fault(key, sentence))
 
     if has_budget and budget < options.max_num_seqs:
         fault(
@@ -367,9 +379,9 @@ def _cost(
     )
 
 
-def _check_any_servable(scenario: Scenario, made: workload.Workload, servers: Servers) -> None:
+def _check_any_servable(scenario: Scenario, made: workload.Workload, servers: Servers | Plant) -> None:
     """A workload of which not one request can be served is an error before the run; some are refused and counted."""
-    reasons = refusals(made.table, servers.deployment)
+    reasons = refusals(made.table, servers.everything)
     if (reasons == Reason.NONE).any():
         return
     needed = made.table.prompt_tokens + made.table.output_tokens

@@ -112,21 +112,44 @@ def stations_are_no_engine(tree: Tree) -> Iterator[Finding]:
             yield f"engine.{name}", f"means nothing to {tree.at('cost.model')} stations, which are no engine; remove it"
 
 
-ALL: tuple[Check, ...] = (
-    *traffic_checks.ALL,
+def parts_of_pools(tree: Tree) -> Iterator[Finding]:
+    """Placement and hand-off say nothing without pools; replicas that are no engine hand nothing over."""
+    if "pools" in tree:
+        for name in tree.names("pools"):
+            if "." in name:
+                yield "pools", f"names must hold no point (got {name!r}); write {name.replace('.', '_')}"
+            if tree.get(f"pools.{name}.cost.model") == "stations":
+                yield f"pools.{name}.cost.model", "stations are no engine, so they form no pool; take constant or affine"
+        if not tree.names("pools"):
+            yield "pools", "holds no pool; give at least one, or leave it out"
+        return
+    for key in ("placement", "handoff"):
+        if key in tree:
+            yield key, "means nothing without pools; give pools, or leave it out"
+
+
+SERVERS: tuple[Check, ...] = (
     token_budget,
     one_pool_size,
     one_pipelining,
     eager_has_no_graphs,
     calibrated_cost_needs_hardware,
     affine_cost_costs,
-    slo_has_a_target,
-    bare_targets,
     stations_are_no_engine,
 )
+"""about keys that each pool has for itself"""
+OTHERS: tuple[Check, ...] = (*traffic_checks.ALL, slo_has_a_target, bare_targets, parts_of_pools)
 
 
 def findings(root: Node) -> list[Finding]:
     """Everything that the keys of a merged tree say against each other."""
     tree = Tree(root)
-    return [finding for check in ALL for finding in check(tree)]
+    found = [finding for check in OTHERS for finding in check(tree)]
+    pools = tree.names("pools")
+    if not pools:
+        return found + [finding for check in SERVERS for finding in check(tree)]
+    for name in pools:
+        its = tree.pool(name)
+        told = [finding for check in SERVERS for finding in check(its)]
+        found += [(tree.pool_key(name, key), sentence) for key, sentence in told]
+    return list(dict.fromkeys(found))

@@ -77,6 +77,7 @@ class Draft:
         self._check_names(chosen, main)
         commands = [layers.normalise(node, "", self.folder) for node in self._commands(sets)]
         tree = layers.merge([*self.layers, *(self.variants[n] for n in chosen if n in self.variants), *commands])
+        tree = layers.inherit(tree)
         tree.place = main
         spec = self._check(tree)
         self._check_idle_variants(chosen)
@@ -161,7 +162,7 @@ class Draft:
         for name, overrides in self.variants.items():
             if name in chosen:
                 continue
-            for fault, kind in _validate(layers.merge([*self.layers, overrides]))[1]:
+            for fault, kind in _validate(layers.inherit(layers.merge([*self.layers, overrides])))[1]:
                 # a missing key may come from another variant that this one is meant to go with
                 if fault.place.variant == name and kind != "missing":
                     self.faults.append(Fault(fault.place, f"variants.{name}.{fault.key}", fault.sentence))
@@ -173,7 +174,14 @@ def _validate(tree: Node) -> tuple[ScenarioSpec | None, list[tuple[Fault, str]]]
         return ScenarioSpec.model_validate(tree.plain()), []
     except ValidationError as error:
         found = [(*faults.sentence(item), item["type"]) for item in error.errors(include_url=False)]
+        found = [item for item in found if not _told_at_top(item, found)]
         return None, [(Fault(_place(tree, path), ".".join(path), text), kind) for path, text, kind in found]
+
+
+def _told_at_top(item: tuple[shape.Path, str, str], found: list[tuple[shape.Path, str, str]]) -> bool:
+    """Is it a fault of a pool that stands where the pool has it from, too?"""
+    path, sentence, kind = item
+    return layers.at_top(path) != path and (layers.at_top(path), sentence, kind) in found
 
 
 def _in_variant(node: Node, name: str) -> Node:

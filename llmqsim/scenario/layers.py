@@ -19,6 +19,7 @@ POLICIES: tuple[shape.Path, ...] = (
     ("engine", "ordering"),
     ("engine", "preemption"),
     ("workload", "predictor"),
+    ("placement",),
 )
 """places of a policy with its parameters, which the schema does not know"""
 SHORTHANDS: dict[shape.Path, str] = {("workload", "trace"): "file", **dict.fromkeys(POLICIES, "policy")}
@@ -41,6 +42,29 @@ for _one, _other in (
     EITHER_OR[tuple(_one.split("."))] = (tuple(_other.split(".")),)
     EITHER_OR[tuple(_other.split("."))] = (tuple(_one.split(".")),)
 EITHER_OR["workload", "trace"] = (("workload", "arrivals"), ("workload", "lengths"))
+
+
+SERVER_KEYS = (
+    "gpu", "interconnect", "replicas", "tensor_parallel_size", "pipeline_parallel_size", "routing", "engine", "cost",
+)  # fmt: skip
+"""what describes servers; a pool takes from the top level what it does not say itself"""
+
+
+def at_top(path: shape.Path) -> shape.Path:
+    """Where a key of a pool stands at the top level; other keys as they are."""
+    return path[2:] if path[:1] == ("pools",) and len(path) > 2 else path
+
+
+def inherit(tree: Node) -> Node:
+    """Give each pool of a merged tree what the top level says about servers. The tree is not changed."""
+    pools = tree.value.get("pools")
+    if pools is None or not pools.is_mapping:
+        return tree
+    shared = Node({key: tree.value[key] for key in SERVER_KEYS if key in tree.value}, tree.place)
+    full = {name: merge([shared, pool]) if pool.is_mapping else pool for name, pool in pools.value.items()}
+    for name, pool in pools.value.items():
+        full[name].place = pool.place
+    return Node({**tree.value, "pools": Node(full, pools.place)}, tree.place)
 
 
 def expand(node: Node, faults: list[Fault], prefix: str = "") -> Node:
@@ -75,8 +99,8 @@ def normalise(node: Node, folder: str, main_folder: str, path: shape.Path = ()) 
 
     folder : what file names in this tree are relative to.
     """
-    if path in SHORTHANDS and isinstance(node.value, str):
-        node.value, node.whole = {SHORTHANDS[path]: Node(node.value, node.place)}, True
+    if at_top(path) in SHORTHANDS and isinstance(node.value, str):
+        node.value, node.whole = {SHORTHANDS[at_top(path)]: Node(node.value, node.place)}, True
     if is_slo(path) and isinstance(node.value, str):
         node.value, node.whole = _slo(node), True
     if is_file(path) and isinstance(node.value, str) and node.value and not os.path.isabs(node.value):
@@ -117,10 +141,12 @@ def merge(layers: list[Node]) -> Node:
     """Return one tree from layers, lowest first. Layers are not changed."""
     tree = Node({}, layers[-1].place)
     for layer in layers:
-        for place, dropped in EITHER_OR.items():
-            if _find(layer, place) is not None:
-                for other in dropped:
-                    _remove(tree, other)
+        pools = _find(layer, ("pools",))
+        for start in ((), *(("pools", name) for name in (pools.value if pools and pools.is_mapping else ()))):
+            for place, dropped in EITHER_OR.items():
+                if _find(layer, (*start, *place)) is not None:
+                    for other in dropped:
+                        _remove(tree, (*start, *other))
         tree = _over(tree, layer, ())
     return tree
 
@@ -146,7 +172,7 @@ def _over(lower: Node | None, upper: Node, path: shape.Path) -> Node:
     kept, same = ({}, False) if lower is None or upper.whole else _kept(lower, upper, path)
     out = dict(kept)
     for key, value in upper.value.items():
-        if value.value is None and (shape.at((*path, key)) or path in POLICIES):
+        if value.value is None and (shape.at((*path, key)) or at_top(path) in POLICIES):
             out.pop(key, None)  # an unknown key stays, so that it is found to be unknown
         else:
             out[key] = _over(kept.get(key), value, (*path, key))
@@ -159,7 +185,7 @@ def _kept(lower: Node, upper: Node, path: shape.Path) -> tuple[dict[str, Node], 
     """The entries of the lower mapping that live on under the upper one; is it still of the same kind?"""
     if not lower.is_mapping:
         return {}, False
-    if path in POLICIES:
+    if at_top(path) in POLICIES:
         same = "policy" not in upper.value or _text(upper, "policy") == _text(lower, "policy")
         return (lower.value if same else {}), same
     its = next(iter(shape.at(path)), shape.Shape())

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from llmqsim.scenario.draft import Draft, Resolved
-from llmqsim.scenario.layers import is_file, tidy
+from llmqsim.scenario.layers import SERVER_KEYS, is_file, tidy
 from llmqsim.scenario.schema import ScenarioSpec
 from llmqsim.scenario.source import Place, from_plain
 
@@ -37,6 +37,8 @@ class Scenario:
     """dotted key, also of mappings -> "file:line" of what was written; "" is the whole scenario"""
     files: tuple[str, ...] = field(default=(), compare=False)
     """the files that it was read from: what `extends` names, and the scenario itself"""
+    prefix: str = field(default="", compare=False)
+    """of a pool seen as a scenario of its own: what its keys begin with in the file"""
 
     def where(self, key: str) -> str:
         """Return "file:line" of a dotted key, or of its nearest ancestor that was written."""
@@ -46,7 +48,20 @@ class Scenario:
 
     def fault(self, key: str, sentence: str) -> str:
         """Return a fault line for a ScenarioError: "file:line: key: sentence"."""
-        return f"{self.where(key)}: {key}: {sentence}"
+        return f"{self.where(key)}: {self.key(key)}: {sentence}"
+
+    def key(self, key: str) -> str:
+        """Return a dotted key as the file has it."""
+        return self.prefix + key if key.split(".")[0] in SERVER_KEYS else key
+
+    def pool(self, name: str) -> Scenario:
+        """Return one pool as a scenario of its own: its servers at the top level. Faults name the keys in the file."""
+        prefix = f"pools.{name}."
+        own = {key: getattr(self.spec.pools[name], key) for key in SERVER_KEYS}
+        spec = self.spec.model_copy(update={**own, "pools": None, "placement": None, "handoff": None})
+        return replace(
+            self, spec=spec, origins=_moved(self.origins, prefix), places=_moved(self.places, prefix), prefix=prefix
+        )
 
     def file(self, name: str) -> str:
         """Return the path of a file named in `spec`, relative to the working directory."""
@@ -69,6 +84,12 @@ class Scenario:
     def to_dict(self) -> dict[str, Any]:
         """Return the resolved values as plain data for JSON: SI numbers, what is not set left out."""
         return self.spec.model_dump(mode="json", exclude_none=True)
+
+
+def _moved(by_key: Mapping[str, str], prefix: str) -> dict[str, str]:
+    """What is known of keys, where those below `prefix` stand at the top level."""
+    shared = {key: value for key, value in by_key.items() if key.split(".")[0] not in (*SERVER_KEYS, "pools")}
+    return shared | {key.removeprefix(prefix): value for key, value in by_key.items() if key.startswith(prefix)}
 
 
 def load(path: str | os.PathLike[str], variant: Variants = None, sets: Sets = ()) -> Scenario:

@@ -1,6 +1,6 @@
 """Every key that a scenario may hold: its rule, its default and one sentence of meaning, unit included.
 
-These classes (traffic.py, machine.py, deployment.py and here) are the only list of keys. The JSON Schema,
+These classes (traffic.py, machine.py, deployment.py, pools.py and here) are the only list of keys. The JSON Schema,
 docs/scenario.md and the did-you-means are made from them. Rules that tie several keys together live in checks.py; what
 needs presets (does it fit?) in build.py.
 """
@@ -15,6 +15,7 @@ from llmqsim.scenario import rules
 from llmqsim.scenario.deployment import CalibratedCost, Engine, Routing, StepCost
 from llmqsim.scenario.kinds import Count, Duration, Flag, Index, Replicas, Spec, Text, by_keys
 from llmqsim.scenario.machine import GpuChoice, Interconnect, Model
+from llmqsim.scenario.pools import HandoffSpec, Placement, PoolSpec
 from llmqsim.scenario.targets import Slo
 from llmqsim.scenario.traffic import Workload
 
@@ -87,5 +88,14 @@ class ScenarioSpec(Spec):
     routing: Routing = Field(Routing(policy="round_robin"), description="Which replica a request goes to.")
     engine: Engine = Field(Engine(), description="The serving engine's options.")
     cost: StepCost = Field(CalibratedCost(), description="How long a step takes.")
+    pools: dict[str, PoolSpec] | None = Field(
+        None, description="Servers of several kinds, by a name of your choice; what they share stands above."
+    )
+    placement: Placement | None = Field(
+        None, description="Which pools a request visits; default: split, with a prefill and a decode pool."
+    )
+    handoff: HandoffSpec | None = Field(
+        None, description="How computed prompts get from a prefill to a decode pool; needed where there are both."
+    )
     slo: Slo | None = Field(None, description="Latency targets.")
     run: Run = Field(Run(), description="Seed and limits of the run.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from llmqsim.scenario.layers import SERVER_KEYS
 from llmqsim.scenario.source import Node
 
 Finding = tuple[str, str]
@@ -42,6 +43,18 @@ class Tree:
         """The names in a mapping of the user's own names."""
         node = self.node(key)
         return list(node.value) if node is not None and node.is_mapping else []
+
+    def pool(self, name: str) -> Tree:
+        """One pool's keys as if they stood at the top level."""
+        pool = self.node(f"pools.{name}")
+        shared = {key: node for key, node in self.root.value.items() if key not in SERVER_KEYS and key != "pools"}
+        return Tree(Node({**shared, **(pool.value if pool.is_mapping else {})}, pool.place))
+
+    def pool_key(self, name: str, key: str) -> str:
+        """Where a pool has a key from: its own place, or the top level."""
+        inner, top = self.node(f"pools.{name}.{key}"), self.node(key)
+        mine = key.split(".")[0] in SERVER_KEYS and (inner is None or top is None or inner.place != top.place)
+        return f"pools.{name}.{key}" if mine else key
 
     def traffic(self) -> list[str]:
         """Every place that may hold arrivals and lengths: the workload and its classes."""
