@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from llmqsim.clients import Clients
+from llmqsim.cluster import compiled_split
 from llmqsim.cluster.cluster import Cluster
 from llmqsim.cluster.compiled import CompiledCluster, why_not
 from llmqsim.cluster.fleet import Fleet
@@ -63,9 +64,10 @@ def run(
 def _compiled(
     table: RequestTable, servers: Deployment | Fleet, clients: Clients, keep_steps: bool, until_ns: int | None
 ) -> Finished:
-    deployment = Fleet.of(servers).only
+    fleet = Fleet.of(servers)
+    deployment = fleet.only
     if deployment is None:
-        raise NotCompiled("pools")
+        return _compiled_split(table, fleet, clients, keep_steps, until_ns)
     reason = why_not(table, deployment, clients)
     if reason is not None:
         raise NotCompiled(reason)
@@ -73,3 +75,15 @@ def _compiled(
     end_ns = cluster.run(until_ns)
     table.close()
     return Finished("compiled", end_ns, cluster.gaps, cluster.usage, cluster.step_log)
+
+
+def _compiled_split(
+    table: RequestTable, fleet: Fleet, clients: Clients, keep_steps: bool, until_ns: int | None
+) -> Finished:
+    reason = compiled_split.why_not(table, fleet, clients)
+    if reason is not None:
+        raise NotCompiled(reason)
+    cluster = compiled_split.CompiledSplitCluster(table, fleet, keep_steps)
+    end_ns = cluster.run(until_ns)
+    table.close()
+    return Finished("compiled", end_ns, cluster.gaps, cluster.usage, cluster.step_log, links=cluster.links)

@@ -109,6 +109,6 @@ class Cluster:
             return self.env.now
         if ((self.table.outcome == Outcome.UNFINISHED) & (self.table.arrival_ns != UNSET)).any():
             raise InvariantError(f"the clock stopped at {self.env.now} ns with requests unfinished")
-        if self._impatient:  # the clock ran on to a deadline that nobody missed
+        if self._impatient or self.fleet.terms.lease_ns is not None:  # the clock ran on to a deadline that nobody missed
             return max([self._clients.last_ns, *(replica.usage.end_ns for replica in self.replicas)])
         return self.env.now

@@ -17,7 +17,7 @@ class Book:
         self._index = index
         self._table = table
         self._params = cost_params
-        self._after_ns = after_ns
+        self.after_ns = after_ns
         self._step_log = step_log
         self._since_ns = 0
 
@@ -68,11 +68,12 @@ class Book:
             return
         finished = sequence.stage is Stage.FINISHED
         outcome = {Stage.FINISHED: Outcome.COMPLETED, Stage.ABORTED: Outcome.TIMED_OUT}
-        after = self._after_ns
+        after = self.after_ns
+        first_after = after if sequence.first_after_ns < 0 else sequence.first_after_ns
         step, slots, kv, budget = sequence.wait_ns
         marks = {
             "first_scheduled_ns": sequence.first_scheduled_ns,
-            "first_token_ns": sequence.first_token_ns + after if sequence.first_token_ns >= 0 else -1,
+            "first_token_ns": sequence.first_token_ns + first_after if sequence.first_token_ns >= 0 else -1,
             "finish_ns": sequence.last_token_ns + after if finished else -1,
             "generated_tokens": sequence.generated_tokens,
             "cached_tokens": sequence.cached_tokens,

@@ -79,6 +79,8 @@ class Prefilling:
             return
         if self._terms.first_token != FROM_PREFILL:
             sequence.first_token_ns, sequence.generated_tokens = -1, 0
+        else:
+            sequence.first_after_ns = self._book.after_ns
         self.running.remove(sequence)
         sequence.stage = Stage.LENT
         self._left += 1

@@ -69,6 +69,7 @@ class Sequence:
         "swapped_blocks",
         "entered_with",
         "handoff",
+        "first_after_ns",
     )
 
     def __init__(self, table: RequestTable, row: int):
@@ -109,6 +110,8 @@ class Sequence:
         self.preempted_ns = -1
         self.swapped_blocks = 0
         self.entered_with = 0
+        self.first_after_ns = -1
+        """from the engine that made its first token to the client, where another one goes on"""
         self.handoff: Handoff | None = None
         """its way from a prefill replica to a decode replica; None: it is served in one place"""
 
@@ -133,6 +136,7 @@ class Sequence:
         self.first_scheduled_ns = prefilled.first_scheduled_ns
         self.first_token_ns = self.last_token_ns = prefilled.first_token_ns
         self.generated_tokens = prefilled.generated_tokens
+        self.first_after_ns = prefilled.first_after_ns
         self.wait_ns = tuple(a + b for a, b in zip(self.wait_ns, prefilled.wait_ns, strict=True))
         self.wait_preempted_ns += prefilled.wait_preempted_ns
         self.preemptions += prefilled.preemptions

@@ -56,8 +56,7 @@ class Split:
     def routes(self, pools: Mapping[str, str], classes: tuple[str, ...]) -> tuple[Route, ...]:
         """The long way, and the short one if there is a condition."""
         route = self._route(pools)
-        conditional = self.min_prompt_tokens or self._looks
-        return (route, route[1:]) if conditional else (route,)
+        return (route, route[1:]) if self.is_conditional else (route,)
 
     def visitors(self, table: PlacementTable, pools: Mapping[str, str]) -> dict[str, np.ndarray]:
         """Everybody decodes; short prompts are never sent to the prefill pool."""
@@ -76,6 +75,11 @@ class Split:
             if uncached < self.min_uncached_tokens or uncached < self.min_uncached_share * prompt:
                 return route[1:]
         return route
+
+    @property
+    def is_conditional(self) -> bool:
+        """Could a request stay at the decode pool?"""
+        return self.min_prompt_tokens > 0 or self._looks
 
     @property
     def _looks(self) -> bool:

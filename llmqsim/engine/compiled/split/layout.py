@@ -1,0 +1,198 @@
+"""Where things lie in the arenas of a split run: globals and replicas in `arena`, a request's words in `state`.
+
+    arena:  globals | links | rings and lists | replica 0 | replica 1 | ...   replicas of the prefill pool come first
+    a replica:  scalars | two steps in flight | running | heap of the queue | fresh | stack | incoming | to begin
+
+A request is its row everywhere; its words are one row of `state`, int64[requests, S_WORDS].
+"""
+
+from __future__ import annotations
+
+NEVER = 1 << 62
+"""a time, ns, that does not come"""
+LAST_TIME = 1 << 61
+LONGEST_STEP = 1 << 38
+"""ns; limits of the compiled engine, see engine/compiled/layout.py"""
+
+# Globals. Two words each for what prefill and decode pool have for themselves.
+(
+    G_REPLICAS,
+    G_PREFILLS,
+    G_ROWS,
+    G_NEXT_ROW,
+    G_NOW,
+    G_TURN,
+    _TURN,
+    G_IN_TURN,
+    _IN_TURN,
+    G_BEFORE_NS,
+    _BEFORE,
+    G_AFTER_NS,
+    _AFTER,
+    G_CLASSES,
+    G_GAP_SUMS,
+    G_FIRST_TOKEN_HERE,
+    G_RESERVE_BLOCKS,
+    G_MOST_WAITING,
+    G_BLOCK_BYTES,
+    G_LANE_BYTES,
+    G_FRAGMENTS,
+    G_BYTES_PER_US,
+    G_PER_FRAGMENT_NS,
+    G_LATENCY_NS,
+    G_SHARED,
+    G_LINKS,
+    G_SENT,
+    G_SENT_HEAD,
+    G_SENT_TAIL,
+    G_ANSWERED,
+    G_ANSWERED_HEAD,
+    G_ANSWERED_TAIL,
+    G_ONWARD,
+    G_ONWARD_HEAD,
+    G_ONWARD_TAIL,
+    G_TRANSFERS,
+    G_TRANSFERS_SIZE,
+    G_ASKED,
+    G_ASKED_SIZE,
+    G_GO_ON,
+    G_GO_ON_SIZE,
+    G_LOG_ROWS,
+    G_LOGGED,
+    G_PREEMPTED_CACHED,
+    G_LONGEST_NS,
+    G_FIRST_REPLICA,
+    G_STRIDE,
+    GLOBALS,
+) = range(48)
+
+# A link, one a replica (of a prefill replica outwards, of a decode replica inwards); the first one where all share it.
+K_FREE_NS, K_TRANSFERS, K_BYTES, K_BUSY_NS, K_QUEUED_NS, LINK = range(6)
+
+# Scalars of a replica.
+(
+    R_INDEX,
+    R_DECODES,
+    R_FORM_NS,
+    R_FREE,
+    R_USABLE,
+    R_RUNNING,
+    R_QUEUED,
+    R_FRESH,
+    R_PREEMPTED,
+    R_INCOMING,
+    R_LOADING,
+    R_LOADED,
+    R_HELD_INCOMING,
+    R_TO_BEGIN,
+    R_LENT,
+    R_STEPS,
+    R_OLDEST,
+    R_SINCE_NS,
+    R_CLOCK_NS,
+    R_BLOCKED_BY,
+    R_OUTSTANDING,
+    R_MAX_NUM_SEQS,
+    R_BUDGET,
+    R_BLOCK_SIZE,
+    R_CHUNKED,
+    R_WHOLE_PROMPT,
+    R_THRESHOLD,
+    R_WATERMARK,
+    R_IN_FLIGHT,
+    R_CACHING,
+    R_COLD_STEPS,
+    R_COLD_STEP_NS,
+    R_RUN,
+    R_HEAP,
+    R_FRESH_ROWS,
+    R_STACK,
+    R_INCOMING_ROWS,
+    R_TO_BEGIN_ROWS,
+    R_STEP,
+    R_STEP_WORDS,
+    R_LOADS_AT,
+    # usage, as in records.ReplicaUsage
+    U_STEPS,
+    U_TOKENS,
+    U_RECOMPUTED,
+    U_WASTED,
+    U_PADDED,
+    U_PREEMPTIONS,
+    U_RUNNING_PEAK,
+    U_WAITING_PEAK,
+    U_BLOCKS_PEAK,
+    U_REQUESTS,
+    U_END_NS,
+    U_CUT,
+    R_CLOCKS,
+    _CLOCK_1,
+    _CLOCK_2,
+    _CLOCK_3,
+    U_OUTSIDE,
+    _OUTSIDE_1,
+    _OUTSIDE_2,
+    _OUTSIDE_3,
+    U_BUSY,
+    _BUSY,
+    U_RUNNING,
+    _RUNNING,
+    U_WAITING,
+    _WAITING,
+    U_BLOCKS,
+    _BLOCKS,
+    REPLICA,
+) = range(70)
+
+# A step in flight: scalars, rows that sample a token, then (at R_LOADS_AT) rows whose KV begins to come.
+(
+    T_START_NS,
+    T_END_NS,
+    T_DURATION_NS,
+    T_DECODES,
+    T_KV,
+    T_PREFILL,
+    T_CHUNKS,
+    T_CONTEXT,
+    T_RECOMPUTED,
+    T_RUNNING,
+    T_SAMPLED,
+    T_LOADS,
+    STEP,
+) = range(13)
+
+# A request.
+(
+    S_STAGE,
+    S_COMPUTED,
+    S_KNOWN,
+    S_PROMPT,
+    S_MAX,
+    S_OUTPUT,
+    S_HELD,
+    S_HIGH_WATER,
+    S_GENERATED,
+    S_LAST_NS,
+    S_MAX_GAP_NS,
+    S_CLASS,
+    S_PREEMPTED_NS,
+    S_DELIVERED_NS,
+    S_WAIT_PREEMPTED_NS,
+    S_PREEMPTIONS,
+    S_FIRST_SCHEDULED_NS,
+    S_FIRST_TOKEN_NS,
+    S_FINISH_NS,
+    S_LENT,
+    S_ENTRY,
+    _ENTRY_1,
+    _ENTRY_2,
+    _ENTRY_3,
+    S_WAIT,
+    _WAIT_1,
+    _WAIT_2,
+    _WAIT_3,
+    S_WORDS,
+) = range(29)
+AWAY, WAITING, RUNNING, FINISHED, LENT, LOADING, LOADED = range(7)
+
+DONE, LOG_IS_FULL, STUCK, PREEMPTS, TOO_LONG = range(5)
