@@ -27,6 +27,7 @@ CASES: dict[str, str] = {
     "e": "closed loop, 256 clients, 1 replica",
     "f": "as a, two steps in flight",
     "g": "10 million requests over 16 replicas, round robin",
+    "i": "a prefill and a decode replica, hand-off by pull",
 }
 REFERENCE_ONLY: dict[str, str] = {
     "c-swap": "preemption by swap",
