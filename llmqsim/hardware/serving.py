@@ -175,8 +175,8 @@ def _host_case(in_flight: int, model: Model | None, gpu: Gpu | None) -> tuple[st
     case = (f"in_flight_{in_flight}",)
     if gpu is not None:
         case += (gpu.architecture,)
-    if model is not None and model.experts and model.weight_dtype == "bfloat16":
-        case += ("experts_16_bit",)
+    if model is not None and model.experts:
+        case += ("experts", "experts_16_bit") if model.weight_dtype == "bfloat16" else ("experts",)
     return case
 
 
@@ -194,8 +194,8 @@ def _host(
         else:
             values[field_name], origins[f"host.{key}"] = sourced(_rule(entry[field_name], case), sources)
     cold_steps = 0 if ideal and "cold_step" not in given else int(_rule(entry["cold_steps"], case)["value"])
-    large = {} if ideal else dict(entry.get("large_steps", {}))
-    if large:
+    large = {} if ideal else _rule(entry.get("large_steps", {}), case)
+    if large.get("share"):
         origins["host.large_steps"] = sources.get(large["source"], large["source"])
         values["large_step_share"], values["large_step_tokens"] = large["share"], tuple(large["tokens"])
     return HostCost(**values, cold_steps=cold_steps, source=origins["host.per_step"]), origins

@@ -43,6 +43,7 @@ SIXTEEN_BIT = ("", "bf16", "fp16", "fp16/bf16", "bfloat16", "float16", "auto")
 SITES: dict[str, dict[str, Any]] = {
     # two A100 where two GPUs are slower than one: no NVLink (docs/engine_presets.md, fidelity study section 5)
     "S10": {"interconnect": "pcie4"},
+    "S11": {"engine_version": "0.12"},  # submitted in August 2024 with TensorRT-LLM 0.11 or 0.12, from memory
 }
 """source of measurements -> what is known of its servers beside what the cases say; a case's own keys win"""
 

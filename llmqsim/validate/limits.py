@@ -31,12 +31,18 @@ def simulated(mapping: Mapping[str, Any], folder: str) -> tuple[Scenario, Result
         except ScenarioError as error:
             if not any("the compiled engine has no form" in fault for fault in error.faults):
                 raise
-        freed = {key: value for key, value in clients.items() if key not in LIMITS}
+        freed = {key: value for key, value in clients.items() if key not in (*LIMITS, *_idle(mapping))}
         relaxed = {**mapping, "workload": {**mapping["workload"], "clients": freed}}
         result = simulate(from_mapping(relaxed, folder=folder))
         if result.engine == "compiled" and not _bind(result, clients):
             return scenario, result
     return scenario, simulate(scenario)
+
+
+def _idle(mapping: Mapping[str, Any]) -> tuple[str, ...]:
+    """What means nothing once the limits are gone: in an open loop nothing waits for an answer."""
+    closed = (mapping["workload"].get("arrivals") or {}).get("process") == "closed_loop"
+    return () if closed else ("turnaround",)
 
 
 def _with_engine(mapping: Mapping[str, Any], folder: str) -> Scenario:

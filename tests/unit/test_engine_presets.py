@@ -160,3 +160,12 @@ def test_priority_scheduling_brings_its_victims_unless_told_else():
     scenario["engine"]["preemption"] = "recompute_newest"
     told = build_servers(from_mapping(scenario)).deployment.preemption
     assert type(told) is type(registry.make("preemption", "recompute_newest"))
+
+
+def test_experts_of_2024_are_slower_and_dense_models_are_not():
+    card = gpu("h100-sxm")
+    for name, factor in (("mixtral-8x7b", 1.2), ("llama-2-70b", 0.0)):
+        _, host, _ = engine_options("trtllm-0.12", card, model(name).quantized("fp8"), 1, {})
+        assert host.large_step_share == factor
+        _, today, _ = engine_options("trtllm-1.0", card, model(name).quantized("fp8"), 1, {})
+        assert today.large_step_share == 0.0
