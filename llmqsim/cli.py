@@ -189,6 +189,7 @@ def _announce_compilation() -> None:
     def say() -> None:
         print("llmqsim: compiling kernels, once for this installation (some 20 s) ...", file=sys.stderr, flush=True)
 
+    jit.without_linear_algebra()
     jit.announce_with(say)
     jit.about_to_call(step_ns)  # what either engine needs
 

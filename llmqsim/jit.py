@@ -10,6 +10,7 @@ edit, never runs code that was compiled from older sources.
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -47,6 +48,21 @@ def _stamp() -> str:
 def is_cold(dispatcher) -> bool:
     """True when a kernel has no machine code on disk that is still good, so that its first call will compile."""
     return not (numba.config.DISABLE_JIT or dispatcher.signatures or dispatcher._cache._cache_file._load_index())
+
+
+def without_linear_algebra() -> None:
+    """For a process in which nobody but us compiles (the command line): no kernel of ours needs a BLAS.
+
+    numba imports SciPy's when it first loads machine code, for np.dot and its like, and that takes as long as serving
+    two hundred thousand requests.
+    """
+    if "scipy.linalg" in sys.modules or "numba.np.arraymath" in sys.modules:
+        return
+    sys.modules["scipy.linalg"] = None  # type: ignore[assignment]  # "there is no such module", to numba alone
+    try:
+        import numba.np.arraymath  # noqa: F401
+    finally:
+        del sys.modules["scipy.linalg"]
 
 
 def announce_with(say: Callable[[], None]) -> None:

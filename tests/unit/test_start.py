@@ -1,0 +1,32 @@
+"""What a start must not load: it would be paid by every `llmqsim run`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+SCENARIO = "{workload: {requests: 50, arrivals: {process: poisson, rate: 6 req/s}, lengths: azure-conversation}, "
+SCENARIO += "model: llama-3.1-8b, gpu: a100-sxm-80gb}"
+RUN = """
+import sys
+from llmqsim.cli import main
+assert main(["run", sys.argv[1]]) == 0
+print("loaded:", *[name for name in ("pandas", "scipy.special", "scipy.linalg", "matplotlib") if name in sys.modules])
+import numba, numpy, scipy.linalg
+"""
+
+
+def test_a_run_loads_neither_pandas_nor_scipy(tmp_path):
+    path = tmp_path / "x.yaml"
+    path.write_text(SCENARIO)
+    told = subprocess.run([sys.executable, "-c", RUN, str(path)], capture_output=True, text=True, check=True).stdout
+    assert told.splitlines()[-1] == "loaded:"
+
+
+def test_nothing_is_compiled_or_loaded_at_import():
+    code = "import sys, llmqsim; from llmqsim import load; print(sorted(m for m in sys.modules if m in ('numba', 'pandas')))"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert told.strip() == "[]"
+    code = "import llmqsim.simulation, llmqsim.engine.compiled.kernels as k; print(len(k.advance.signatures))"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert told.strip() == "0"
