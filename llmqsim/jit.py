@@ -35,6 +35,13 @@ def kernel(function):
     return compiled
 
 
+def inlined(function):
+    """A kernel that one other calls: made a part of it, so that all that it is made of is not optimised once more."""
+    if numba.config.DISABLE_JIT:
+        return function
+    return numba.njit(inline="always", _nrt=False)(function)
+
+
 @cache
 def _stamp() -> str:
     """Digest of everything that kernels are made of."""

@@ -29,6 +29,12 @@ CASES = {
     "the least loaded of three": ["replicas=3", "routing=least_outstanding", "workload.arrivals.rate=20 req/s"],
     "overload, short memory": ["engine.num_gpu_blocks_override=600", "workload.arrivals.rate=20 req/s"],
     "a closed loop": ["workload.arrivals={process: closed_loop, clients: 30}"],
+    "a sorted queue": [
+        "replicas=2", "engine.ordering=priority", "engine.preemption=recompute_newest",
+        "workload.arrivals.rate=30 req/s",
+        "workload.classes={one: {share: 0.5, priority: 0}, two: {share: 0.5, priority: 1}}",
+    ],
+    "clients that give up": ["workload.clients.timeout=3 s", "workload.arrivals.rate=20 req/s"],
     "the reference engine": ["run.engine=reference", "workload.requests=300"],
     "a fallback in the middle": [
         "engine.num_gpu_blocks_override=400", "engine.enable_prefix_caching=true", "workload.requests=300",

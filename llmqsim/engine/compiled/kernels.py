@@ -20,7 +20,7 @@ from llmqsim.engine.compiled.step.kernels import (
     step_at,
     write_marks,
 )
-from llmqsim.jit import kernel
+from llmqsim.jit import inlined, kernel
 from llmqsim.requests import INDEX, Outcome
 
 ARRIVAL = INDEX["arrival_ns"]
@@ -65,7 +65,7 @@ def expect(table, arena, base, row):
     arena[base + R_DELIVER_NS] = NEVER if row < 0 else table[ARRIVAL, row] + arena[G_BEFORE_NS]
 
 
-@kernel
+@inlined
 def form_ahead(batcher, table, arena, costs, params, base, now):
     """Form as many steps as in_flight (or the pipeline) allows; False: a replica with requests can't form a step."""
     arena[base + R_FORM_NS] = NEVER

@@ -8,10 +8,10 @@ from llmqsim.engine.compiled.group.kernels import close_group, commit_grouped, f
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
 from llmqsim.engine.compiled.step.kernels import admit_waiting, commit, form, grow, snapshot
 from llmqsim.engine.compiled.stride.kernels import stride
-from llmqsim.jit import kernel
+from llmqsim.jit import inlined
 
 
-@kernel
+@inlined
 def draft(batcher, table, arena, base, step, now):
     """Running pass in admission order, then, if memory was enough for all of them, the waiting pass."""
     for place in range(arena[G_SCRATCH], arena[G_SCRATCH] + snapshot(arena, base)):
@@ -22,7 +22,7 @@ def draft(batcher, table, arena, base, step, now):
         admit_waiting(table, arena, base, step, False, False, now)
 
 
-@kernel
+@inlined
 def form_next(batcher, table, arena, costs, params, base, now):
     """Form one step, if possible with the group."""
     if arena[base + R_OPEN] == 0:
@@ -35,7 +35,7 @@ def form_next(batcher, table, arena, costs, params, base, now):
     return form(batcher, table, arena, costs, params, base, now)
 
 
-@kernel
+@inlined
 def commit_next(table, arena, params, base):
     """The oldest step ends, for the group or request by request."""
     if arena[base + R_OPEN] != 0:
@@ -44,7 +44,7 @@ def commit_next(table, arena, params, base):
         commit(table, arena, params, base)
 
 
-@kernel
+@inlined
 def close(arena, base):
     """The group, if there is one, becomes single requests."""
     if arena[base + R_OPEN] != 0:
