@@ -10,6 +10,7 @@ from llmqsim.hardware.data import read_preset
 from llmqsim.hardware.gpu import gpu, gpu_names, interconnect_names
 from llmqsim.hardware.model import model, model_names
 from llmqsim.hardware.serving import engine_names
+from llmqsim.kv.lanes import kv_link, kv_link_names
 from llmqsim.units import format_bytes
 from llmqsim.workload import predictors
 from llmqsim.workload.table_file import load_preset, preset_names
@@ -22,6 +23,7 @@ KINDS = {
     "batching": "engine.batching",
     "ordering": "engine.ordering",
     "preemption": "engine.preemption",
+    "placement": "placement",
     "predictor": "workload.predictor",
 }
 """kind of policy -> key of the scenario"""
@@ -33,6 +35,8 @@ def presets_text() -> str:
         ("model: MODEL, or {config: path of a Hugging Face config.json}", _models()),
         ("gpu: GPU, or {name: …, memory: …, memory_bandwidth: …, flops: {bfloat16: …}}, or {like: GPU, …}", _gpus()),
         ("interconnect: LINK, or {latency: 10 us, bandwidth: 20 GB/s}", _links()),
+        ("handoff: {link: LINK}, or {like: LINK, …}, or {bandwidth: 20 GB/s, …}", _kv_links()),
+        ("handoff: {preset: PROTOCOL}", _protocols()),
         ("engine: {preset: ENGINE}", _engines()),
         ("workload: {lengths: PRESET}, or {file: table made by `llmqsim workload fit`}", _lengths()),
         *((f"{key}: POLICY", _policies(kind)) for kind, key in KINDS.items()),
@@ -76,6 +80,18 @@ def _links() -> Iterator[tuple[str, str]]:
         latency = f", {entry['latency_s'] * 1e6:g} us a message" if "latency_s" in entry else ""
         rate = f"{entry['bandwidth_bytes_per_s'] / 1e9:g} GB/s{latency}"
         yield name, f"{rate}; {data['sources'].get(entry['source'], entry['source'])}"
+
+
+def _kv_links() -> Iterator[tuple[str, str]]:
+    for name in kv_link_names():
+        link = kv_link(name)
+        times = f"{link.latency_ns / 1e3:g} us a transfer, {link.per_fragment_ns / 1e3:g} us a fragment"
+        yield name, f"{link.bytes_per_us / 1e3:g} GB/s, {times}; {link.source}"
+
+
+def _protocols() -> Iterator[tuple[str, str]]:
+    for name, entry in sorted(read_preset("handoffs.yaml")["handoffs"].items()):
+        yield name, f"{entry['transfer']}, first token from {entry['first_token']}; {entry['source']}"
 
 
 def _engines() -> Iterator[tuple[str, str]]:

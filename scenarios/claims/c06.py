@@ -14,7 +14,7 @@ import numpy as np
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "disaggregation"))
-from goodput import RATE, goodput, grid, latencies  # noqa: E402
+from goodput import RATE, at_rate, goodput, grid, latencies  # noqa: E402
 
 from llmqsim import load, simulate  # noqa: E402
 
@@ -35,12 +35,12 @@ def lengths(prompt: int, output: int) -> dict:
 
 def rates(variant: str | None, sets: dict, slos: list, seed: int = 0) -> dict:
     """Goodput under each SLO."""
-    return goodput(SCENARIO, slos, grid(0.5, 150, 1.15), variant=variant, sets=sets, seed=seed)
+    return goodput(SCENARIO, slos, grid(0.5, 150, 1.2), variant=variant, sets=sets, seed=seed)
 
 
 def ttft_ratio(sets: dict, rate: float, seed: int) -> float:
     """Mean TTFT of the pair over that of two that do both, at one rate."""
-    both = (load(SCENARIO, variant=variant, sets={**sets, RATE: rate}) for variant in (None, "colocated"))
+    both = (load(SCENARIO, variant=variant, sets={**sets, **at_rate(rate)}) for variant in (None, "colocated"))
     split, colocated = (float(np.mean(latencies(scenario, seed)[0])) for scenario in both)
     return split / colocated
 
@@ -90,7 +90,8 @@ def claims() -> list[dict]:
     found = search()
     wins = [point for point in found if point["goodput"] > 1]
     quoted = sorted((p for p in found if holds(p["goodput"], p["ttft"])), key=lambda p: abs(p["goodput"] - 1.75))
-    confirmed = next(((p, seen) for p in quoted[:6] if all(holds(*pair) for pair in (seen := confirm(p)))), None)
+    tried = ((point, confirm(point)) for point in quoted[:6])
+    confirmed = next(((point, seen) for point, seen in tried if all(holds(*pair) for pair in seen)), None)
     worst = min(found, key=lambda point: point["goodput"])
     heavy = [(prompt, output) for prompt in PROMPTS for output in OUTPUTS if prompt >= 8 * output]
     rise = max(saturated(None, lengths(*at)) / saturated("colocated", lengths(*at)) for at in heavy)

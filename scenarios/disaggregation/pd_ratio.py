@@ -16,7 +16,7 @@ HERE = Path(__file__).parent
 SCENARIO, DATA = str(HERE / "pd_ratio.yaml"), HERE / "pd_ratio.json"
 FIGURE = HERE.parents[1] / "docs" / "figures" / "pd_ratio.png"
 GPUS, TOKENS = 6, 2400
-RATIOS = (1, 2, 4, 8, 16, 32, 64)
+RATIOS = (1, 3, 10, 30, 100)
 SLOS = {
     "tight (TTFT 300 ms, TPOT 12 ms)": (0.3, 0.012),
     "usual (TTFT 500 ms, TPOT 20 ms)": (0.5, 0.020),
@@ -44,7 +44,7 @@ def measure() -> dict[str, dict[str, dict[str, float]]]:
                 prefill = int(deployment[0])
                 sets |= {"pools.prefill.replicas": prefill, "pools.decode.replicas": GPUS - prefill}
             variant = "colocated" if deployment == "colocated" else None
-            rates = goodput(SCENARIO, SLOS.values(), grid(2, 400, 1.15), variant=variant, sets=sets)
+            rates = goodput(SCENARIO, SLOS.values(), grid(3, 300, 1.2), variant=variant, sets=sets)
             for name, slo in SLOS.items():
                 found[name].setdefault(deployment, {})[str(ratio)] = round(rates[slo], 3)
             print(deployment, ratio, [round(rate, 1) for rate in rates.values()], flush=True)
@@ -75,7 +75,7 @@ def draw(found: dict) -> None:
     right.set(ylabel="goodput of the best split / of no split", title="is it worth it?")
     right.set_ylim(bottom=0)
     for axes in (left, right):
-        axes.set_xscale("log", base=2)
+        axes.set_xscale("log")
         axes.set_xticks(RATIOS, [str(ratio) for ratio in RATIOS])
         axes.set_xlabel("prompt tokens / output tokens (2,400 together)")
         axes.grid(alpha=0.3)
