@@ -13,7 +13,6 @@ from llmqsim.cost.lower import StepCost
 from llmqsim.engine.compiled import MoreSlots, NotCompiled, Replicas, batchers
 from llmqsim.engine.compiled.clients import Crowd, are_plain
 from llmqsim.engine.deployment import Deployment
-from llmqsim.policies.batching.continuous import Continuous
 from llmqsim.policies.ordering import Fcfs
 from llmqsim.policies.preemption import RecomputeNewest
 from llmqsim.policies.protocol import FixedKeys, OrderingTable
@@ -45,11 +44,6 @@ def why_not(table: RequestTable, deployment: Deployment, clients: Clients) -> st
         policy = getattr(deployment, field)
         if type(policy) not in forms:
             return f"{key} '{name_of(field, policy)}'"
-    if deployment.preemption.swaps:
-        if type(deployment.batching) is not Continuous:
-            return f"preemption by swap under engine.batching '{name_of('batching', deployment.batching)}'"
-        if clients.timeout_ns is not None or deployment.cost.pipeline_stages > 1:
-            return "preemption by swap with clients that give up, or over pipeline stages"
     if _caches(deployment) and (reason := _strange_prefixes(table, deployment)):
         return reason
     return None
