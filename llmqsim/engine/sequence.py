@@ -40,7 +40,7 @@ class Sequence:
         "priority",
         "deadline_ns",
         "targets",
-        "_predicted_tokens",
+        "predicted_tokens",
         "_re_estimate",
         "computed_tokens",
         "known_tokens",
@@ -82,7 +82,7 @@ class Sequence:
         self.priority = int(table.priority[row])
         self.deadline_ns = int(table.deadline_ns[row])
         self.targets = table.targets[self.class_id]
-        self._predicted_tokens = int(table.predicted_tokens[row])
+        self.predicted_tokens = int(table.predicted_tokens[row])
         self._re_estimate = table.re_estimate
         self.computed_tokens = 0
         self.known_tokens = self.prompt_tokens
@@ -144,19 +144,19 @@ class Sequence:
         self.high_water_tokens = max(self.high_water_tokens, self.prompt_tokens)
 
     @property
-    def predicted_tokens(self) -> int:
-        """Output tokens that are expected of it, -1 without a predictor; corrected once it has outlived them, if so set."""
-        expected = self._predicted_tokens
+    def expected_tokens(self) -> int:
+        """The prediction, corrected where it has been outlived and the predictor says so."""
+        expected = self.predicted_tokens
         if self._re_estimate > 1 and expected > 0:
             while expected <= self.generated_tokens:
                 expected = int(expected * self._re_estimate) + 1
-            return min(expected, max(self.max_tokens, self._predicted_tokens))
+            return min(expected, max(self.max_tokens, self.predicted_tokens))
         return expected
 
     @property
     def remaining_tokens(self) -> int:
         """Output tokens that are still expected of it: at least 1."""
-        return max(1, self.predicted_tokens - self.generated_tokens)
+        return max(1, self.expected_tokens - self.generated_tokens)
 
     def __repr__(self) -> str:
         return (

@@ -48,7 +48,9 @@ class RequestView(Protocol):
     targets: Any
     """what its class is promised: ttft_ns, tpot_ns, e2e_ns, None where there is none"""
     predicted_tokens: int
-    """output tokens that the predictor expects of it, corrected if it is so set; -1 without a predictor"""
+    """output tokens that the predictor expected of it at its arrival; -1 without a predictor"""
+    expected_tokens: int
+    """the same, corrected once it has outlived them, if the predictor says so"""
     remaining_tokens: int
     """of these, still to come; at least 1"""
     computed_tokens: int

@@ -116,16 +116,16 @@ def test_a_request_that_outlives_its_prediction_is_expected_to_go_on():
     )
     plain = Sequence(table, 0)
     plain.generated_tokens = 15
-    assert (plain.predicted_tokens, plain.remaining_tokens) == (10, 1)
+    assert (plain.expected_tokens, plain.remaining_tokens) == (10, 1)
     table.re_estimate = 2.0
     corrected = Sequence(table, 0)
-    assert corrected.predicted_tokens == 10
+    assert corrected.expected_tokens == 10
     corrected.generated_tokens = 10
-    assert (corrected.predicted_tokens, corrected.remaining_tokens) == (21, 11)
+    assert (corrected.expected_tokens, corrected.remaining_tokens) == (21, 11)
     corrected.generated_tokens = 80
-    assert corrected.predicted_tokens == 87
+    assert corrected.expected_tokens == 87 and corrected.predicted_tokens == 10
     corrected.generated_tokens = 99
-    assert (corrected.predicted_tokens, corrected.remaining_tokens) == (100, 1)
+    assert (corrected.expected_tokens, corrected.remaining_tokens) == (100, 1)
 
 
 @pytest.mark.parametrize("name", KNOWN)
