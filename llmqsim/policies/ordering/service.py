@@ -57,10 +57,10 @@ class LearnedRank(Ordering):
         guard: _Guard = view.state
         if view.steps < guard.look_at:
             return False
-        waiting = [r.row for r in view.waiting() if r.row not in guard.promoted]
-        starved = [row for row in waiting if view.steps - guard.last_ran[row] >= self.starvation]
+        here = [r.row for r in (*view.running, *view.waiting()) if r.row not in guard.promoted]
+        starved = [row for row in here if view.steps - guard.last_ran[row] >= self.starvation]
         guard.promoted.update(dict.fromkeys(starved, self.period))
-        others = [guard.last_ran[row] for row in waiting if row not in guard.promoted]
+        others = [guard.last_ran[row] for row in here if row not in guard.promoted]
         guard.look_at = min(others, default=view.steps) + self.starvation
         return bool(starved)
 
@@ -144,13 +144,13 @@ class Mlfq(Ordering):
         if view.now_ns < its.look_ns:
             return False
         limit_ns = round(self.starvation_s * 1e9)
-        waiting = [r.row for r in view.waiting()]
-        starved = [row for row in waiting if view.now_ns - its.stepped_ns[row] >= limit_ns]
+        here = [r.row for r in (*view.running, *view.waiting())]
+        starved = [row for row in here if view.now_ns - its.stepped_ns[row] >= limit_ns]
         for row in starved:
             its.head -= 1
             its.level[row], its.attained_ns[row], its.place[row] = 0, 0, its.head
             its.stepped_ns[row] = view.now_ns
-        its.look_ns = min((its.stepped_ns[row] for row in waiting), default=view.now_ns) + limit_ns
+        its.look_ns = min((its.stepped_ns[row] for row in here), default=view.now_ns) + limit_ns
         return bool(starved)
 
     def ran(self, view: OrderView, rows, duration_ns: int) -> None:
