@@ -27,6 +27,7 @@ CASES: dict[str, str] = {
     "e": "closed loop, 256 clients, 1 replica",
     "f": "as a, two steps in flight",
     "g": "10 million requests over 16 replicas, round robin",
+    "h": "least slack at 110 % load, two classes, a queue of thousands",
     "i": "a prefill and a decode replica, hand-off by pull",
 }
 REFERENCE_ONLY: dict[str, str] = {
