@@ -24,47 +24,39 @@ CASES: dict[str, str] = {
     "b8": "8 replicas, least outstanding",
     "b64": "64 replicas, least outstanding",
     "c": "KV pool of 2,000 blocks: preemption by recompute",
+    "c-swap": "the same, preemption by swap into 4 GiB",
+    "d512": "prompts that share prefixes, blocks of 512 tokens",
+    "d16": "the same, blocks of 16 tokens",
     "e": "closed loop, 256 clients, 1 replica",
     "f": "as a, two steps in flight",
     "g": "10 million requests over 16 replicas, round robin",
     "h": "least slack at 110 % load, two classes, a queue of thousands",
     "i": "a prefill and a decode replica, hand-off by pull",
 }
-REFERENCE_ONLY: dict[str, str] = {
-    "c-swap": "preemption by swap",
-    "d512": "prefix cache, 512-token blocks",
-    "d16": "prefix cache, 16-token blocks",
-}
-"""cases that the compiled engine has no form for yet; they are named and skipped"""
 USUAL = tuple(name for name in CASES if name != "g")
 """cases that run unless others are named; g takes half a minute and 2 GB"""
 RUNS = 5
 """of `llmqsim run`, of which the quickest counts"""
-
-
 SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
 """requests of case g that the exponent is fitted over"""
 
 
 def bench(names: list[str], scale: bool = False, start: bool = False) -> dict[str, Any]:
-    """Run the cases named (none: the usual ones); return `machine`, `cases` and `skipped` as plain data.
+    """Run the cases named (none: the usual ones); return `machine` and `cases` as plain data.
 
     scale : also case g from 10,000 requests on, and the exponent of its time. start : also what a first and a later
     start take. Raises UserError for a case that does not exist.
     """
-    known = [*CASES, *REFERENCE_ONLY]
     faults = [
-        f"--case {name}: unknown case{did_you_mean(name, known)} Known: {', '.join(known)}"
+        f"--case {name}: unknown case{did_you_mean(name, CASES)} Known: {', '.join(CASES)}"
         for name in names
-        if name not in known
+        if name not in CASES
     ]
     if faults:
         raise UserError(*faults)
-    wanted = names or [*USUAL, *REFERENCE_ONLY]
     told = {
         "machine": _in_its_own_process("machine"),
-        "cases": [_in_its_own_process(name) for name in wanted if name in CASES],
-        "skipped": [{"case": name, "why": REFERENCE_ONLY[name]} for name in wanted if name in REFERENCE_ONLY],
+        "cases": [_in_its_own_process(name) for name in names or USUAL],
     }
     if scale:
         told["scale"] = _scale([_in_its_own_process(f"scale:{requests}") for requests in SIZES])
@@ -132,7 +124,6 @@ def bench_text(told: dict[str, Any]) -> str:
             f"{check['requests_per_cpu_s']:,} requests/s, {same}"
         )
     lines += [*_scale_lines(told.get("scale")), *_start_lines(told.get("start"))]
-    lines += [f"{case['case']:6s} skipped: reference engine only ({case['why']})" for case in told["skipped"]]
     return "\n".join(lines)
 
 

@@ -14,7 +14,7 @@ from llmqsim.engine.compiled import MoreSlots, NotCompiled, Replicas, batchers
 from llmqsim.engine.compiled.clients import Crowd, are_plain
 from llmqsim.engine.deployment import Deployment
 from llmqsim.policies.ordering import Fcfs
-from llmqsim.policies.preemption import RecomputeNewest
+from llmqsim.policies.preemption import RecomputeLeastUrgent, RecomputeNewest, SwapNewest
 from llmqsim.policies.protocol import FixedKeys, OrderingTable
 from llmqsim.policies.routing import LeastOutstanding, RoundRobin
 from llmqsim.records import GapHistogram, ReplicaUsage
@@ -23,7 +23,7 @@ from llmqsim.registry import name_of
 from llmqsim.requests import COLUMNS, GIVEN, INDEX, UNSET, Outcome, RequestTable
 
 KNOWN = {
-    "engine.preemption": ("preemption", (RecomputeNewest,)),
+    "engine.preemption": ("preemption", (RecomputeNewest, RecomputeLeastUrgent, SwapNewest)),
     "routing": ("routing", (RoundRobin, LeastOutstanding)),
 }
 """scenario key -> (field of Deployment, policies that have a compiled form)"""
@@ -50,11 +50,11 @@ def why_not(table: RequestTable, deployment: Deployment, clients: Clients) -> st
 
 
 def _strange_prefixes(table: RequestTable, deployment: Deployment) -> str | None:
-    """Shared blocks are known as blocks of prompts; where the host keeps what they lose, only the reference engine does."""
+    """Shared blocks are known as blocks of prompts; what is cached in the host's memory, without preemption by swap."""
+    if deployment.offload_blocks and deployment.preemption.swaps:
+        return "engine.kv_offloading_size beside preemption by swap"
     if table.prefixes is None:
         return None
-    if deployment.options.kv_offloading_bytes > 0:
-        return "engine.kv_offloading_size with prompts that share prefixes"
     if (np.diff(table.prefixes.offsets) * deployment.options.block_size > table.prompt_tokens).any():
         return "prompts whose answers share prefixes, too"
     return None

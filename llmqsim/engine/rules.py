@@ -73,6 +73,14 @@ def has_memory(must_fit_tokens, hit_blocks, hit_free_blocks, block_size, free_bl
 
 
 @kernel
+def may_return(swapped_blocks, free_blocks, watermark_blocks, running):
+    """Is there room on the GPU for a swapped request's blocks, and, beside others, for one more above the watermark?"""
+    if running > 0 and swapped_blocks + 1 > free_blocks - watermark_blocks:
+        return False
+    return swapped_blocks <= free_blocks
+
+
+@kernel
 def read_kv_tokens(decode_kv_tokens, decode_requests, repeated_tokens, cached_percent):
     """KV tokens that decode attention has to bring from memory: what several requests share comes once.
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from bisect import insort
 from typing import TYPE_CHECKING
 
+from llmqsim.engine import rules
 from llmqsim.engine.sequence import Sequence, Stage
+from llmqsim.errors import InvariantError
 
 if TYPE_CHECKING:
     from llmqsim.engine.reference import ReferenceReplica
@@ -29,10 +31,10 @@ def out(replica: ReferenceReplica, victim: Sequence) -> int | None:
 def back(replica: ReferenceReplica, sequence: Sequence) -> int:
     """Bring a swapped request back into the running list; return the blocks to copy, 0 if they are not free."""
     blocks = sequence.swapped_blocks
-    if blocks + 1 > replica.pool.free_blocks - replica.watermark_blocks and replica.running:
+    if not rules.may_return(blocks, replica.pool.free_blocks, replica.watermark_blocks, len(replica.running)):
         return 0
     if not replica.pool.take(sequence, blocks):
-        return 0
+        raise InvariantError(f"{replica}: swapped in without room for {blocks} blocks: {sequence}")
     replica.host_pool.release(blocks)
     sequence.swapped_blocks = 0
     replica.swapped.remove(sequence)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from llmqsim.errors import InvariantError
+from llmqsim.kv import kernels
 
 
 @dataclass(frozen=True)
@@ -22,9 +23,7 @@ class HostLink:
 
     def copy_ns(self, blocks: int) -> int:
         """Nanoseconds to copy this many blocks, one way."""
-        if self.per_block_ns:
-            return blocks * self.per_block_ns
-        return round(blocks * self.block_bytes / self.bytes_per_s * 1e9)
+        return kernels.copy_ns(blocks, self.per_block_ns, self.block_bytes, float(self.bytes_per_s))
 
 
 @dataclass(frozen=True)

@@ -136,11 +136,12 @@ def compared(seed: int) -> Compared:
 
     on_grid, long_answers = pick(True, False), pick(True, False)
     light = pick(True, False, False, False)  # requests end while others still arrive
+    starved = not light and pick(True, False)  # of memory, so that requests are preempted
     grid = GRID_NS if on_grid else 1
     count = int(random.integers(2, pick(5, 16, 50)))
-    span = (100 if light else pick(0, 10, 60, 60, 300)) * (GRID_NS // grid)
-    longest_prompt = 6 if light else pick(6, 40, 40, 90)
-    longest_answer = 4 if light else pick(60, 150) if long_answers else pick(3, 12)
+    span = (100 if light else pick(0, 10, 30) if starved else pick(0, 10, 60, 60, 300)) * (GRID_NS // grid)
+    longest_prompt = 6 if light or starved and pick(True, False) else pick(6, 40, 40, 90)
+    longest_answer = 4 if light else pick(60, 150) if long_answers or starved else pick(3, 12)
     prompts, outputs = random.integers(1, longest_prompt + 1, count), random.integers(1, longest_answer + 1, count)
     spare = pick(0, 0, 1, 20)
     limits = outputs + (random.integers(0, spare + 1, count) if spare else 0)
@@ -153,10 +154,13 @@ def compared(seed: int) -> Compared:
     servers = dict(
         batching="continuous",
         policy={},
-        preemption="recompute_newest",
+        preemption=pick("recompute_newest", "recompute_newest", "recompute_least_urgent", "swap_newest"),
         block_bytes=1000,
         enable_prefix_caching=pick(False, False, True, True),
-        kv_offloading_bytes=pick(0, 0, 0, 0, 0, 5000),
+        kv_offloading_bytes=pick(0, 0, 5000, 30_000),
+        swap_space_bytes=pick(0, 3000, 10_000, 10**6),
+        swap_block_s=pick(0.0, GRID_NS / 1e9, 0.000123457),
+        host_link_bytes_per_s=pick(1000e9 / GRID_NS, 1.3e6),
         watermark=pick(0.0, 0.0, 0.1),
         long_prefill_token_threshold=pick(0, 0, 2, 5),
         replicas=pick(2, 3) if light else pick(1, 1, 2, 3, 7),
@@ -170,12 +174,22 @@ def compared(seed: int) -> Compared:
         in_flight=pick(1, 2),
         max_model_len=pick(None, None, None, max(2, longest - 3)),
     )
+    if starved:
+        servers |= dict(
+            preemption=pick("recompute_newest", "recompute_least_urgent", "swap_newest", "swap_newest"),
+            swap_space_bytes=pick(3000, 10_000, 10**6, 10**6),
+            replicas=pick(1, 1, 2),
+            blocks=least + pick(0, 1, 5, least),
+            scheduler_reserve_full_isl=pick(True, False, False, False),
+            max_num_seqs=pick(4, 8, 64),
+            max_num_batched_tokens=max(servers["max_num_batched_tokens"], pick(3, 16, 64)),
+        )
     step = tuple(int(part) * grid for part in (step[0] + (not on_grid), step[1] // 2, step[2] // 2))
     requests = tuple(zip(arrivals.tolist(), prompts.tolist(), outputs.tolist(), limits.tolist(), strict=True))
     groups = tuple((int(random.integers(0, 1 + pick(0, 1, 3))), pick(8, 8, 32, 90)) for _ in range(count))
     groups = groups if pick(True, False) else ()
     servers["unhashed_blocks_first"] = pick(False, True)
-    if groups:
+    if servers["preemption"] == "swap_newest":
         servers["kv_offloading_bytes"] = 0
     until = pick(None, None, None, 0.3, 0.9, 1.5)
     servers["ordering"] = pick("fcfs", "fcfs", "priority", "test_newest_first")
@@ -197,8 +211,9 @@ def compared(seed: int) -> Compared:
 
 
 def rare() -> list[Compared]:
-    """Cases that chance finds too rarely: what the head of the queue would hit is reused while it waits for memory."""
+    """Cases that chance finds too rarely. One replica, steps of 10 ns, blocks of one token."""
     servers = dict(enable_prefix_caching=True, block_size=1, max_num_seqs=8)
+    # what the head of the queue would hit is reused while it waits for memory:
     whole = servers | dict(blocks=35, max_num_batched_tokens=20, enable_chunked_prefill=False)
     # the first leaves 10 blocks behind; two grow and take them from the last, whose prompt is too long for the step then
     requests = ((0, 12, 1, 1), (0, 5, 3, 3), (0, 1, 17, 17), (0, 1, 17, 17), (80, 20, 1, 1))
@@ -214,7 +229,29 @@ def rare() -> list[Compared]:
     # warmed: the short prompt's blocks go first, and then the last hits only those before them, and needs less at once
     requests = ((0, 8, 1, 1), (0, 1, 40, 40), (0, 1, 1, 1), (115, 40, 1, 1))
     hole = Case(requests, chunks, (10, 0, 0), (0, 0), ((0, 8), (1, 0), (1, 0), (0, 32)))
-    return [Compared(missing), Compared(hole, warm=True)]
+    # the fourth, least urgent, fills shared blocks in the very step in which a later one takes them
+    urgent = servers | dict(
+        preemption="recompute_least_urgent",
+        blocks=29,
+        max_num_batched_tokens=64,
+        long_prefill_token_threshold=3,
+        scheduler_reserve_full_isl=False,
+    )
+    requests = (*[(0, 1, 1, 1)] * 3, (0, 20, 1, 1), *[(0, 1, 10, 10)] * 3, (200, 20, 1, 1))
+    filled = Case(requests, urgent, (10, 0, 0), (0, 0), tuple((0, 20 * (row in (3, 7))) for row in range(8)))
+    # the third comes back from the host with its 8 blocks, needs 9 more, has 7, and goes again; so the last stays out
+    swaps = dict(
+        preemption="swap_newest",
+        block_bytes=1000,
+        swap_space_bytes=10**6,
+        block_size=1,
+        blocks=32,
+        max_num_batched_tokens=10,
+        scheduler_reserve_full_isl=False,
+    )
+    requests = ((0, 2, 30, 30), (0, 1, 14, 14), (95, 20, 1, 1), (140, 1, 1, 1))
+    again = Case(requests, swaps, (10, 0, 0), (0, 0))
+    return [Compared(missing), Compared(hole, warm=True), Compared(filled, priorities=(0, 1, 2, 3, 0)), Compared(again)]
 
 
 def differences(compared: Compared, keep_steps: bool) -> list[str]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tests.laws.cases import GRID_NS
+from tests.laws.cases import GRID_NS, SWAPPING
 from tests.laws.compiled_cases import Compared, compared, differences
 from tests.laws.crowd import Crowd
 
@@ -58,6 +58,8 @@ def of_any_batching(seed: int) -> Compared:
     batching, policy = OTHER_BATCHING[seed % len(OTHER_BATCHING)]
     stages = 1 + (seed % 4 > 1) * (1 + seed % 3)
     changed = dict(batching=batching, policy=policy, stages=max(2, stages) if batching == "continuous" else stages)
+    if case.case.servers["preemption"] == "swap_newest" and batching not in SWAPPING:
+        changed["preemption"] = "recompute_newest"
     return replace(case, case=replace(case.case, servers=case.case.servers | changed))
 
 

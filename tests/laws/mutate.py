@@ -81,8 +81,8 @@ MUTATIONS: dict[str, tuple[str, str, str]] = {
     ),
     "full pool not noticed": (
         "group/kernels.py",
-        "return free >= 0 and",
-        "return free >= -1 and",
+        "if free < 0 or",
+        "if free < -1 or",
     ),
     "context growth frozen in a stride": (
         "stride/kernels.py",
@@ -111,8 +111,8 @@ MUTATIONS: dict[str, tuple[str, str, str]] = {
     ),
     "the partly filled block hit, too": (
         "blocks/kernels.py",
-        "new_node(arena, base, -2 - slot, full - shared)",
-        "new_node(arena, base, -2 - slot, full - shared + (held > full))",
+        "new_node(arena, base, OWNED - slot, full - shared)",
+        "new_node(arena, base, OWNED - slot, full - shared + (held > full))",
     ),
     "blocks freed head first": (
         "blocks/kernels.py",
@@ -121,8 +121,8 @@ MUTATIONS: dict[str, tuple[str, str, str]] = {
     ),
     "own blocks freed behind shared ones": (
         "blocks/kernels.py",
-        "        give(arena, base, full - shared, ENDS)\n",
-        "        give(arena, base, full - shared, arena[node_at(arena, base, ENDS) + N_NEXT])\n",
+        "        give(arena, base, full - shared, HASHED, ENDS)\n",
+        "        give(arena, base, full - shared, HASHED, arena[node_at(arena, base, ENDS) + N_NEXT])\n",
     ),
     "unhashed blocks never first": (
         "blocks/kernels.py",
@@ -191,13 +191,88 @@ MUTATIONS: dict[str, tuple[str, str, str]] = {
     ),
     "a stride ignores that its head misses more of a whole prompt": (
         "stride/kernels.py",
-        "(arena[G_CHUNKED] == 0 or",
-        "(False or",
+        "can_lose = arena[G_CHUNKED] == 0 or",
+        "can_lose = False or",
     ),
     "a stride ignores that its head's hits have got a hole": (
         "stride/kernels.py",
-        "or arena[G_WARM] != 0)",
-        "or False)",
+        "or arena[G_WARM] != 0 or",
+        "or False or",
+    ),
+    "swapped requests come back in the order in which they left": (
+        "swap/kernels.py",
+        "        if table[ARRIVAL, other] < table[ARRIVAL, row] or",
+        "        if True or",
+    ),
+    "swapped requests ignore the watermark": (
+        "swap/kernels.py",
+        "free, arena[G_WATERMARK], running)",
+        "free, 0, running)",
+    ),
+    "copies cost nothing": (
+        "swap/kernels.py",
+        "    if copied == 0:\n",
+        "    if True:\n",
+    ),
+    "blocks on the host count for ever": (
+        "swap/kernels.py",
+        "    arena[base + R_HOST_FREE] += blocks\n",
+        "    pass\n",
+    ),
+    "the queue overtakes swapped requests beside a group": (
+        "group/kernels.py",
+        "    if all_back and arena",
+        "    if arena",
+    ),
+    "who comes back beside a group needs nothing": (
+        "group/kernels.py",
+        "        if blocks + need > free:\n",
+        "        if False:\n",
+    ),
+    "nobody comes back before a stride": (
+        "stride/kernels.py",
+        "return rules.ADMITTED if first_may_return(arena, base, budget) else rules.WAIT_KV, NEVER",
+        "return rules.WAIT_KV, NEVER",
+    ),
+    "victims: priority ignored": (
+        "step/kernels.py",
+        "if table[PRIORITY, row] != table[PRIORITY, other]:",
+        "if False:",
+    ),
+    "victims: who came first": (
+        "step/kernels.py",
+        "return table[ARRIVAL, row] > table[ARRIVAL, other]",
+        "return table[ARRIVAL, row] < table[ARRIVAL, other]",
+    ),
+    "victims: tie-break dropped": (
+        "step/kernels.py",
+        "return row > other",
+        "return row < other",
+    ),
+    "the host forgets the newest": (
+        "blocks/kernels.py",
+        "node = arena[node_at(arena, base, HOST_ENDS) + N_NEXT]",
+        "node = arena[node_at(arena, base, HOST_ENDS) + N_PREV]",
+    ),
+    "the host keeps blocks that hold nothing": (
+        "blocks/kernels.py",
+        "if arena[G_HOST_BLOCKS] > 0 and key != UNHASHED:",
+        "if arena[G_HOST_BLOCKS] > 0:",
+    ),
+    "what is loaded stays on the host": (
+        "blocks/kernels.py",
+        "    if node != NO_NODE:\n        arena[node_of] = NO_NODE\n",
+        "    if False:\n        arena[node_of] = NO_NODE\n",
+    ),
+    "own blocks on the host are lost": (
+        "prefix/kernels.py",
+        "for word in (S_RUN, S_HOST_RUN):",
+        "for word in (S_RUN,):",
+    ),
+    "loads cost nothing": (
+        "swap/kernels.py",
+        "arena[step + T_COPIED] + arena[step + T_LOADED]",
+        "arena[step + T_COPIED]",
     ),
     "clients of one instant in the wrong order": (
         "loop/kernels.py",

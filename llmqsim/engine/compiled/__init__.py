@@ -20,6 +20,7 @@ from llmqsim.engine.deployment import Deployment
 from llmqsim.errors import InvariantError
 from llmqsim.kv import prefix as prefix_pool
 from llmqsim.kv.pool import KvPool
+from llmqsim.policies.preemption import RecomputeLeastUrgent
 from llmqsim.policies.protocol import FixedKeys
 from llmqsim.records import GAP_BINS, GapHistogram, ReplicaUsage
 from llmqsim.requests import RequestTable
@@ -42,10 +43,9 @@ class MoreSlots(Exception):
 class Replicas:
     """All replicas of a run. Kernels mutate `table` and the arena; `usage` and `log` read the arena.
 
-    caching : prefix caching is on. Where nobody shares a prefix, only a preempted request finds blocks, its own; where they
-    may lie in a host tier, NotCompiled is raised when one is preempted. fixed : keys that sort the waiting queues; None:
-    first come, first served, and preempted requests first. slots : of a replica, where more than max_num_seqs are needed.
-    crowd : clients that are not plain; their queues are sorted.
+    caching : prefix caching is on. fixed : keys that sort the waiting queues; None: first come, first served, and preempted
+    requests first. slots : of a replica, where more than max_num_seqs are needed. crowd : clients that are not plain; their
+    queues are sorted.
     """
 
     def __init__(
@@ -60,7 +60,9 @@ class Replicas:
         crowd: Crowd | None = None,
     ):
         self._table = table
-        self._cost = servers.cost
+        self._params = servers.cost.params
+        self._costs = np.append(servers.cost.costs, float(servers.link.bytes_per_s))
+        self._swap_blocks, self._host_blocks = servers.swap_blocks, servers.offload_blocks if caching else 0
         self._count = servers.replicas
         self._cold_steps = servers.cold_steps
         self._logs: list[np.ndarray] = []
@@ -81,6 +83,7 @@ class Replicas:
 
     def _layout(self, servers: Deployment, keep_steps: bool, clients: int) -> int:
         """Place the regions; return the words needed."""
+        numbers = self._keys.numbers if self._keys else 0
         classes, slots, block_size = len(self._table.classes), self._slots, servers.options.block_size
         sizes = {
             "globals": at.GLOBALS,
@@ -106,10 +109,11 @@ class Replicas:
         self._parts, stride = {}, at.REPLICA + self._ring * (at.STEP + slots)
         sizes = {
             "ORDER": 3 * slots,  # who has left keeps a place until the ranks are closed
-            **dict.fromkeys(("STACK", "FREE", "HEAP", "ENDING", "KEPT", "PREFILL"), slots),
+            **dict.fromkeys(("STACK", "SWAPS", "FREE", "HEAP", "ENDING", "KEPT", "PREFILL"), slots),
             "GAPS": 2 * at.GAPS,
-            "NODES": (self._nodes(slots) + 1) * at.NODE,
-            "KEYS": self._keys.numbers if self._keys else 0,
+            "NODES": self._nodes(slots) * at.NODE,
+            "KEYS": numbers,
+            "HOST_KEYS": numbers if self._host_blocks else 0,
             "RESIDUES": block_size,
             "CLASSES": classes,
             "SLOTS": slots * at.SLOT,
@@ -127,10 +131,12 @@ class Replicas:
 
     def _nodes(self, slots: int) -> int:
         """Most nodes of a replica (compiled/blocks): each has a block. Between runs that have an owner there is one at most."""
-        return self._usable if self._keys else min(self._usable, 2 * slots + 2)
+        on_gpu = self._usable if self._keys else min(self._usable, 3 * slots + 3)
+        on_host = self._host_blocks if self._keys else min(self._host_blocks, 2 * slots + 2)
+        return on_gpu + on_host + 3  # the ends of two lists, and one that is about to go
 
     def _set_globals(self, servers: Deployment, keep_steps: bool, caching: bool) -> None:
-        options, place = servers.options, self._place
+        options, place, link = servers.options, self._place, servers.link
         values = {
             at.G_REPLICAS: self._count,
             at.G_ROWS: len(self._table),
@@ -152,7 +158,12 @@ class Replicas:
             at.G_RING: self._ring,
             at.G_CACHING: caching,
             at.G_UNHASHED_FIRST: options.unhashed_blocks_first,
-            at.G_NO_PREEMPTION: caching and options.kv_offloading_bytes > 0,
+            at.G_HOST_BLOCKS: self._host_blocks,
+            at.G_LEAST_URGENT: isinstance(servers.preemption, RecomputeLeastUrgent),
+            at.G_SWAPS: servers.preemption.swaps,
+            at.G_BLOCK_BYTES: link.block_bytes,
+            at.G_COPY_NS: link.per_block_ns,
+            at.G_LINK: len(self._costs) - 1,
             at.G_CACHED_PERCENT: servers.cost.cached_read_percent,
             at.G_NEAR_ADMISSIONS: prefix_pool.NEAR_ADMISSIONS,
             at.G_COLD_NS: to_ns(servers.host.cold_step_s),
@@ -181,6 +192,7 @@ class Replicas:
             at.R_USABLE_BLOCKS: usable,
             at.R_FREE_BLOCKS: usable,
             at.R_FREE_SLOTS: slots,
+            at.R_HOST_FREE: self._swap_blocks,
             at.R_COLD: self._cold_steps,
             at.R_TOP: at.NOBODY_IN_LINE,
             at.R_LAST_SENT: -1,
@@ -192,10 +204,13 @@ class Replicas:
         for word, value in values.items():
             self.arena[base + word] = value
         nodes = self.arena[base + self._parts["NODES"] :]
-        if usable:  # one run of blocks that nobody looks for
-            nodes[[at.N_NEXT, at.N_PREV]] = 1
-            nodes[at.NODE + at.N_KEY], nodes[at.NODE + at.N_COUNT] = at.GONE, usable
-            self.arena[base + at.R_NODES_USED] = 1
+        host = nodes[at.HOST_ENDS * at.NODE :]
+        host[[at.N_NEXT, at.N_PREV]] = first = at.HOST_ENDS
+        if usable:  # one run of blocks that hold nothing
+            first = at.HOST_ENDS + 1
+            nodes[[at.N_NEXT, at.N_PREV]] = first
+            nodes[first * at.NODE + at.N_KEY], nodes[first * at.NODE + at.N_COUNT] = at.UNHASHED, usable
+        self.arena[base + at.R_NODES_USED] = first
         self.arena[base + self._parts["FREE"] :][:slots] = np.arange(slots)[::-1]
         self.arena[self._place["next"] + index] = at.NEVER
 
@@ -301,15 +316,14 @@ class Replicas:
             self._call(kernels.advance, self._base(index), commits, rest)
 
     def _call(self, kernel, *arguments: int) -> None:
-        cost = self._cost
         jit.about_to_call(kernel)
         while True:
-            code = kernel(self._batcher, self._table.data, self.arena, cost.costs, cost.params, *arguments)
+            code = kernel(self._batcher, self._table.data, self.arena, self._costs, self._params, *arguments)
             self._drain()
             if code == at.DONE:
                 return
-            if code == at.PREEMPTS:
-                raise NotCompiled("a request is preempted, and engine.kv_offloading_size or the preset says where its cached blocks go")
+            if code == at.CACHED_TWICE:
+                raise NotCompiled("a request that was swapped has to recompute, and its blocks may be cached twice")
             if code == at.TOO_LONG:
                 raise NotCompiled(f"a step takes more than {at.LONGEST_STEP:,} ns, or the clock passes {at.LAST_TIME:,} ns")
             if code == at.MORE_SLOTS:
@@ -358,8 +372,11 @@ class Replicas:
             wasted_rows=words[at.U_WASTED],
             aborted_tokens=words[at.U_ABORTED],
             cached_tokens=words[at.U_CACHED],
+            loaded_tokens=words[at.U_LOADED],
             padded_tokens=words[at.U_PADDED],
             preemptions=words[at.U_PREEMPTIONS],
+            swapped_blocks=words[at.U_SWAPPED_BLOCKS],
+            swap_refused=words[at.U_SWAP_REFUSED],
             running_ns=integral(at.U_RUNNING),
             waiting_ns=integral(at.U_WAITING),
             kv_block_ns=integral(at.U_BLOCKS),

@@ -80,7 +80,8 @@ def form_ahead(batcher, table, arena, costs, params, base, now):
         arena[base + R_FORM_NS] = arena[base + R_RETRY_NS]
         arena[base + R_ASKED_NS] = max(arena[base + R_ASKED_NS], arena[base + R_RETRY_NS])
         return True
-    return arena[base + R_RUNNING] + arena[base + R_QUEUED] + arena[base + R_PREEMPTED] == 0
+    waiting = arena[base + R_QUEUED] + arena[base + R_PREEMPTED] + arena[base + R_SWAPPED]
+    return arena[base + R_RUNNING] + waiting == 0
 
 
 @kernel
@@ -108,8 +109,6 @@ def advance(batcher, table, arena, costs, params, base, commit_limit, form_limit
         elif stride_on(batcher, table, arena, costs, params, base, commit_limit, form_limit) == 0:
             if not form_ahead(batcher, table, arena, costs, params, base, form_ns):
                 return STUCK
-            if arena[G_NO_PREEMPTION] != 0 and arena[base + U_PREEMPTIONS] > 0:
-                return PREEMPTS
     arena[arena[G_NEXT_NS] + arena[base + R_INDEX]] = min(end_ns, deliver_ns, form_ns)
     return DONE
 
@@ -173,6 +172,8 @@ def close(batcher, table, arena, base, now):
     look(table, arena, base, now)
     for place in range(arena[base + R_RUNNING]):
         write_marks(table, arena, slot_at(arena, base, arena[arena[base + R_ORDER] + place]))
+    for place in range(arena[base + R_SWAPPED]):
+        close_waiting(table, arena, base, arena[arena[base + R_SWAPS] + place], -1, now)
     if arena[G_SORTED] != 0:
         close_sorted(table, arena, base, now)
         return

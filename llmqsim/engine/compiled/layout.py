@@ -6,7 +6,7 @@
 
 A request gets a *slot* (SLOT words) when it is first admitted and keeps it until it ends; new requests that wait are rows
 of the table and need no slot. `order` lists the slots that run, in admission order; `stack` those that were preempted,
-the last one first in line.
+the last one first in line; `swaps` those whose blocks are in the host's memory, by arrival.
 """
 
 from __future__ import annotations
@@ -38,7 +38,12 @@ LIMB = 1 << 60
     G_IN_FLIGHT,
     G_STAGES,
     G_RING,
-    G_NO_PREEMPTION,
+    G_HOST_BLOCKS,
+    G_LEAST_URGENT,
+    G_SWAPS,
+    G_BLOCK_BYTES,
+    G_COPY_NS,
+    G_LINK,
     G_CACHING,
     G_UNHASHED_FIRST,
     G_KEEPS_SLOTS,
@@ -97,7 +102,7 @@ LIMB = 1 << 60
     G_LOOP_OF,
     G_LAST_CLIENT_NS,
     GLOBALS,
-) = range(73)
+) = range(78)
 
 # Scalars of a replica.
 (
@@ -111,6 +116,8 @@ LIMB = 1 << 60
     R_FRESH,
     R_RUNNING,
     R_PREEMPTED,
+    R_SWAPPED,
+    R_HOST_FREE,
     R_FREE_SLOTS,
     R_FREE_BLOCKS,
     R_USABLE_BLOCKS,
@@ -143,6 +150,7 @@ LIMB = 1 << 60
     R_FULL_SINCE,
     R_RATIO,
     R_RATIO_EXPONENT,
+    R_HOST_CACHED,
     R_SPARE_NODE,
     R_NODES_USED,
     R_ADMISSIONS,
@@ -150,6 +158,7 @@ LIMB = 1 << 60
     R_COLD,
     R_ORDER,
     R_STACK,
+    R_SWAPS,
     R_FREE,
     R_HEAP,
     R_GAPS,
@@ -158,6 +167,7 @@ LIMB = 1 << 60
     R_PREFILL,
     R_NODES,
     R_KEYS,
+    R_HOST_KEYS,
     R_RESIDUES,
     R_CLASSES,
     R_SLOTS,
@@ -167,8 +177,11 @@ LIMB = 1 << 60
     U_RECOMPUTED,
     U_WASTED,
     U_CACHED,
+    U_LOADED,
     U_PADDED,
     U_PREEMPTIONS,
+    U_SWAPPED_BLOCKS,
+    U_SWAP_REFUSED,
     U_RUNNING_PEAK,
     U_WAITING_PEAK,
     U_BLOCKS_PEAK,
@@ -177,7 +190,7 @@ LIMB = 1 << 60
     U_CUT,
     U_ABORTED,
     _END,
-) = range(75)
+) = range(83)
 R_CLOCKS = _END
 """four words, as rules.WAIT_*"""
 U_OUTSIDE = R_CLOCKS + 4
@@ -201,6 +214,8 @@ REPLICA = U_BLOCKS + 2
     T_SAMPLED,
     T_GONE,
     T_CACHED,
+    T_COPIED,
+    T_LOADED,
     T_PADDING,
     T_IDLE,
     T_IDLE_KV,
@@ -211,7 +226,7 @@ REPLICA = U_BLOCKS + 2
     T_EXHAUSTED,
     T_BLOCKED_BY,
     STEP,
-) = range(22)
+) = range(24)
 GONE = -1
 ABORTED = -2
 """a sampled row whose request was taken back: nobody gets its token"""
@@ -256,6 +271,9 @@ NO_HOLD = -1
     S_STEP,
     S_MEMBER,
     S_RUN,
+    S_HOST_RUN,
+    S_SWAPPED_BLOCKS,
+    S_WAS_SWAPPED,
     S_HIT,
     S_HOLD,
     S_PADDING,
@@ -266,17 +284,20 @@ NO_HOLD = -1
     S_HELD,
     S_HELD_SINCE,
     SLOT,
-) = range(27)
-FREE, WAITING, RUNNING, KEPT = range(4)
+) = range(30)
+FREE, WAITING, RUNNING, KEPT, SWAPPED = range(5)
 NO_MEMBER, MEMBER, ENDING = 0, 1, 2
 """of the group; ENDING: it is in no step that is formed from now"""
 SLOT_BITS = 24
 SLOT_MASK = (1 << SLOT_BITS) - 1
 
-# Blocks of which it is known what is cached in them, see blocks/kernels.py. Node 0 is both ends of the free list.
+# Blocks of which it is known what is cached in them, see blocks/kernels.py. Two nodes are both ends of a list each: of the
+# free list, and of what the host keeps.
 N_KEY, N_COUNT, N_NEXT, N_PREV, N_LATER, N_EARLIER, N_REPEATS, N_SINCE, NODE = range(9)
-ENDS = 0
+ENDS, HOST_ENDS = 0, 1
 NO_NODE = 0
+UNHASHED, HASHED, OWNED = -1, -2, -3
+"""N_KEY of runs: blocks that hold nothing, or something that nobody will look for; OWNED - slot: a request's own"""
 GAPS = 4096
 """most gaps that the group remembers"""
 
@@ -284,7 +305,7 @@ GAPS = 4096
 FORMED, NOBODY, SHORT = range(3)
 
 # What a kernel answers: done so far, or why it stopped early.
-DONE, LOG_IS_FULL, STUCK, PREEMPTS, TOO_LONG, MORE_SLOTS = range(6)
+DONE, LOG_IS_FULL, STUCK, CACHED_TWICE, TOO_LONG, MORE_SLOTS = range(6)
 
 LOG_COLUMNS = 9
 """as records.StepLog, and since when the replica waited for the step to end"""

@@ -3,12 +3,13 @@
 What kv/prefix.py knows block by block is kept in nodes, and only as far as it can matter:
 
 - a *copy* (N_KEY >= 0) is one block whose content others may look for, held by N_COUNT requests or free;
-- a *run* (N_KEY < 0) is N_COUNT free blocks: the leading private blocks of a preempted request (N_KEY = -2 - slot), which
-  it alone may look for, or blocks that nobody will look for (GONE).
+- a *run* (N_KEY < 0) is N_COUNT free blocks: the leading private blocks of a preempted request (OWNED - slot), which it
+  alone may look for, or blocks that nobody will look for (HASHED, UNHASHED; the host keeps what was in the former).
 
 The free list, used from its head, links free copies and runs. A request's blocks are freed tail first, so that what is
 left of its run is always the leading part. Private blocks that are held are only counted. Copies of one key are a ring in
-the order in which they were computed; prefix/kernels.py finds them. Arguments as in step/kernels.py.
+the order in which they were computed; prefix/kernels.py finds them. What the host keeps is a list of the same kind, used
+from its head, too: keys (R_HOST_KEYS has the node of each) and runs. Arguments as in step/kernels.py.
 """
 
 from __future__ import annotations
@@ -68,21 +69,21 @@ def link(arena, base, node, before):
 
 @kernel
 def unlink(arena, base, node):
-    """Take a node out of the free list; runs that nobody looks for become one where they meet."""
+    """Take a node out of its list; runs of one kind that nobody looks for become one where they meet."""
     at = node_at(arena, base, node)
     previous, following = arena[at + N_PREV], arena[at + N_NEXT]
     previous_at, following_at = node_at(arena, base, previous), node_at(arena, base, following)
     arena[previous_at + N_NEXT] = following
     arena[following_at + N_PREV] = previous
-    if arena[previous_at + N_KEY] == GONE and arena[following_at + N_KEY] == GONE:
+    kind = arena[previous_at + N_KEY]
+    if (kind == HASHED or kind == UNHASHED) and arena[following_at + N_KEY] == kind:
         arena[previous_at + N_COUNT] += arena[following_at + N_COUNT]
-        arena[following_at + N_COUNT] = 0
         unlink_run(arena, base, following)
 
 
 @kernel
 def unlink_run(arena, base, node):
-    """Take a run without blocks out of the free list."""
+    """Take a run whose blocks have gone elsewhere out of its list."""
     at = node_at(arena, base, node)
     arena[node_at(arena, base, arena[at + N_PREV]) + N_NEXT] = arena[at + N_NEXT]
     arena[node_at(arena, base, arena[at + N_NEXT]) + N_PREV] = arena[at + N_PREV]
@@ -134,12 +135,74 @@ def drop_copy(arena, base, node):
     drop_node(arena, base, node)
 
 
+# What the host keeps.
+
+
+@kernel
+def keep_key(arena, base, key):
+    """The last copy of a key lost its place on the GPU: it is the newest that the host has."""
+    node_of = arena[base + R_HOST_KEYS] + key
+    node = arena[node_of]
+    if node == NO_NODE:
+        node = new_node(arena, base, key, 1)
+        arena[node_of] = node
+        arena[base + R_HOST_CACHED] += 1
+    else:
+        unlink(arena, base, node)
+    link(arena, base, node, HOST_ENDS)
+    fit_host(arena, base)
+
+
+@kernel
+def keep_run(arena, base, kind, blocks):
+    """Private blocks lost their place on the GPU: they are the newest that the host has."""
+    last = arena[node_at(arena, base, HOST_ENDS) + N_PREV]
+    if arena[node_at(arena, base, last) + N_KEY] == kind:
+        arena[node_at(arena, base, last) + N_COUNT] += blocks
+    else:
+        node = new_node(arena, base, kind, blocks)
+        link(arena, base, node, HOST_ENDS)
+        if kind <= OWNED:
+            arena[slot_of(arena, base, OWNED - kind) + S_HOST_RUN] = node
+    arena[base + R_HOST_CACHED] += blocks
+    fit_host(arena, base)
+
+
+@kernel
+def fit_host(arena, base):
+    """The host keeps no more than it has room for: the oldest goes."""
+    while arena[base + R_HOST_CACHED] > arena[G_HOST_BLOCKS]:
+        node = arena[node_at(arena, base, HOST_ENDS) + N_NEXT]
+        at = node_at(arena, base, node)
+        part = min(arena[at + N_COUNT], arena[base + R_HOST_CACHED] - arena[G_HOST_BLOCKS])
+        arena[at + N_COUNT] -= part
+        arena[base + R_HOST_CACHED] -= part
+        if arena[at + N_COUNT] == 0:
+            if arena[at + N_KEY] >= 0:
+                arena[arena[base + R_HOST_KEYS] + arena[at + N_KEY]] = NO_NODE
+            elif arena[at + N_KEY] <= OWNED:
+                arena[slot_of(arena, base, OWNED - arena[at + N_KEY]) + S_HOST_RUN] = NO_NODE
+            unlink_run(arena, base, node)
+
+
+@kernel
+def forsake_key(arena, base, key):
+    """A key is loaded into a block of the GPU: the host has it no more (if it still had it)."""
+    node_of = arena[base + R_HOST_KEYS] + key
+    node = arena[node_of]
+    if node != NO_NODE:
+        arena[node_of] = NO_NODE
+        arena[base + R_HOST_CACHED] -= 1
+        unlink(arena, base, node)
+        drop_node(arena, base, node)
+
+
 # Taking and giving back.
 
 
 @kernel
 def take(arena, base, blocks):
-    """Use free blocks; what was cached in them is gone."""
+    """Use free blocks; what was cached in them is gone, or goes to the host."""
     arena[base + R_FREE_BLOCKS] -= blocks
     if arena[G_CACHING] == 0:
         return
@@ -151,34 +214,40 @@ def take(arena, base, blocks):
             unlink(arena, base, node)
             drop_copy(arena, base, node)
             blocks -= 1
+            if arena[G_HOST_BLOCKS] > 0 and arena[arena[base + R_KEYS] + key] == NO_NODE:
+                keep_key(arena, base, key)
             continue
         part = min(blocks, arena[at + N_COUNT])
         arena[at + N_COUNT] -= part
         blocks -= part
         if arena[at + N_COUNT] == 0:
-            if key != GONE:
-                arena[slot_of(arena, base, -2 - key) + S_RUN] = NO_NODE
+            if key <= OWNED:
+                arena[slot_of(arena, base, OWNED - key) + S_RUN] = NO_NODE
             unlink_run(arena, base, node)
+        if arena[G_HOST_BLOCKS] > 0 and key != UNHASHED:
+            keep_run(arena, base, key, part)
 
 
 @kernel
-def give(arena, base, blocks, before):
+def give(arena, base, blocks, kind, before):
     """Free blocks that nobody will look for, at the head (before: the head's node) or the tail (ENDS) of the list."""
     arena[base + R_FREE_BLOCKS] += blocks
     if arena[G_CACHING] == 0 or blocks == 0:
         return
+    if arena[G_HOST_BLOCKS] == 0:
+        kind = UNHASHED
     beside = arena[node_at(arena, base, ENDS) + N_PREV] if before == ENDS else before
-    if arena[node_at(arena, base, beside) + N_KEY] == GONE:
+    if arena[node_at(arena, base, beside) + N_KEY] == kind:
         arena[node_at(arena, base, beside) + N_COUNT] += blocks
     else:
-        link(arena, base, new_node(arena, base, GONE, blocks), before)
+        link(arena, base, new_node(arena, base, kind, blocks), before)
 
 
 @kernel
 def give_unhashed(arena, base, blocks):
     """Free blocks that hold nothing: used after all that are free now, or (unhashed_blocks_first) before them."""
     head = arena[node_at(arena, base, ENDS) + N_NEXT] if arena[G_UNHASHED_FIRST] != 0 else ENDS
-    give(arena, base, blocks, head)
+    give(arena, base, blocks, UNHASHED, head)
 
 
 @kernel
@@ -195,10 +264,10 @@ def release(arena, base, slot, held, full, comes_back):
     give_unhashed(arena, base, held - full)
     if comes_back and full > shared:
         arena[base + R_FREE_BLOCKS] += full - shared
-        arena[at + S_RUN] = new_node(arena, base, -2 - slot, full - shared)
+        arena[at + S_RUN] = new_node(arena, base, OWNED - slot, full - shared)
         link(arena, base, arena[at + S_RUN], ENDS)
     else:
-        give(arena, base, full - shared, ENDS)
+        give(arena, base, full - shared, HASHED, ENDS)
     for place in range(arena[at + S_PREFIX] + shared - 1, arena[at + S_PREFIX] - 1, -1):
         node = let_go(arena, base, place)
         if arena[node_at(arena, base, node) + N_COUNT] > 0:
@@ -229,18 +298,24 @@ def let_go(arena, base, place):
 def disown(arena, base, slot):
     """A request has ended while it waited: nobody will look for its own blocks."""
     at = slot_of(arena, base, slot)
-    node = arena[at + S_RUN]
-    if node == NO_NODE:
-        return
-    arena[at + S_RUN] = NO_NODE
-    node_place = node_at(arena, base, node)
-    blocks, following = arena[node_place + N_COUNT], arena[node_place + N_NEXT]
-    previous = arena[node_place + N_PREV]
-    arena[node_place + N_KEY] = GONE
-    if arena[node_at(arena, base, previous) + N_KEY] == GONE:
-        arena[node_at(arena, base, previous) + N_COUNT] += blocks
+    if arena[at + S_RUN] != NO_NODE:
+        disown_run(arena, base, arena[at + S_RUN], UNHASHED if arena[G_HOST_BLOCKS] == 0 else HASHED)
+        arena[at + S_RUN] = NO_NODE
+    if arena[at + S_HOST_RUN] != NO_NODE:
+        disown_run(arena, base, arena[at + S_HOST_RUN], HASHED)
+        arena[at + S_HOST_RUN] = NO_NODE
+
+
+@kernel
+def disown_run(arena, base, node, kind):
+    """A run becomes one that nobody looks for, together with its neighbours of that kind."""
+    at = node_at(arena, base, node)
+    previous, following = arena[at + N_PREV], arena[at + N_NEXT]
+    arena[at + N_KEY] = kind
+    if arena[node_at(arena, base, previous) + N_KEY] == kind:
+        arena[node_at(arena, base, previous) + N_COUNT] += arena[at + N_COUNT]
         unlink_run(arena, base, node)
         node = previous
-    if arena[node_at(arena, base, following) + N_KEY] == GONE:
+    if arena[node_at(arena, base, following) + N_KEY] == kind:
         arena[node_at(arena, base, node) + N_COUNT] += arena[node_at(arena, base, following) + N_COUNT]
         unlink_run(arena, base, following)

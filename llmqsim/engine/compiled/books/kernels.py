@@ -32,7 +32,8 @@ def tally(arena, base, now):
     elapsed = now - arena[base + R_SINCE_NS]
     if elapsed > 0:
         add(arena, base + U_RUNNING, elapsed * arena[base + R_RUNNING])
-        add(arena, base + U_WAITING, elapsed * (arena[base + R_QUEUED] + arena[base + R_PREEMPTED]))
+        waiting = arena[base + R_QUEUED] + arena[base + R_PREEMPTED] + arena[base + R_SWAPPED]
+        add(arena, base + U_WAITING, elapsed * waiting)
         add(arena, base + U_BLOCKS, elapsed * (arena[base + R_USABLE_BLOCKS] - arena[base + R_FREE_BLOCKS]))
         if arena[base + R_STEPS] > 0:
             add(arena, base + U_BUSY, elapsed)

@@ -29,6 +29,7 @@ from llmqsim.engine.compiled.step.kernels import (
     at_most,
     attention,
     book_step,
+    bring_back,
     clear,
     close_ranks,
     drop_oldest,
@@ -42,6 +43,7 @@ from llmqsim.engine.compiled.step.kernels import (
     start_cold,
     step_at,
 )
+from llmqsim.engine.compiled.swap.kernels import may_return, with_copies
 from llmqsim.jit import kernel
 
 
@@ -273,6 +275,8 @@ def fits(arena, base, members_need):
     """Have members and prefilling requests tokens and blocks enough, whatever the order in which they are served?"""
     block_size = arena[G_BLOCK_SIZE]
     budget = arena[G_BUDGET] - arena[base + R_MEMBERS]
+    if arena[G_HOST_BLOCKS] > 0 and arena[base + R_MIXED] != 0 and members_need > 0:
+        return False  # what goes to the host depends on whose blocks are taken first
     free = arena[base + R_FREE_BLOCKS] - members_need
     whole = True
     for place in range(arena[base + R_PREFILLING]):
@@ -283,7 +287,29 @@ def fits(arena, base, members_need):
         whole = whole and tokens == min(missing, at_most(arena, missing, NO_LIMIT))
         free -= rules.new_blocks(computed, tokens, rules.blocks_for(computed, block_size), block_size)
         budget -= tokens
-    return free >= 0 and budget >= 0 and (whole or arena[base + R_MIXED] == 0)
+    if free < 0 or budget < 0 or not (whole or arena[base + R_MIXED] == 0):
+        return False
+    return arena[base + R_SWAPPED] == 0 or can_grow_on_return(arena, base, free, budget)
+
+
+@kernel
+def can_grow_on_return(arena, base, free, budget):
+    """Will those who come back from the host now find the blocks that they need beside those that they bring?"""
+    running, block_size = arena[base + R_RUNNING], arena[G_BLOCK_SIZE]
+    for place in range(arena[base + R_SWAPPED]):
+        slot = arena[arena[base + R_SWAPS] + place]
+        if not may_return(arena, base, slot, running, free, budget):
+            return True
+        at = slot_at(arena, base, slot)
+        blocks, computed = arena[at + S_SWAPPED_BLOCKS], arena[at + S_COMPUTED]
+        want = min(arena[at + S_KNOWN] - computed, at_most(arena, budget, NO_LIMIT))
+        need = rules.new_blocks(computed, want, blocks, block_size)
+        if blocks + need > free:
+            return False
+        free -= blocks + need
+        budget -= want
+        running += 1
+    return True
 
 
 @kernel
@@ -350,7 +376,8 @@ def form_grouped(table, arena, costs, params, base, now):
     arena[step + T_BUDGET] = arena[G_BUDGET] - members
     if arena[base + R_PREFILLING] > 0:
         grow_prefilling(arena, base, step)
-    if arena[base + R_QUEUED] + arena[base + R_PREEMPTED] > 0:
+    all_back = arena[base + R_SWAPPED] == 0 or bring_back(table, arena, base, step, now)
+    if all_back and arena[base + R_QUEUED] + arena[base + R_PREEMPTED] > 0:
         admit_waiting(table, arena, base, step, False, False, now)
     arena[base + R_BLOCKED_BY] = arena[step + T_BLOCKED_BY]
     note_peaks(arena, base)
@@ -359,7 +386,7 @@ def form_grouped(table, arena, costs, params, base, now):
     arena[base + R_CONTEXT] += members
     running, attention_ns = arena[base + R_RUNNING], attention(arena, costs, params, step)
     arena[step + T_RUNNING] = running
-    arena[step + T_DURATION_NS] = step_ns(
+    duration_ns = step_ns(
         costs,
         params,
         arena[step + T_DECODES],
@@ -370,6 +397,7 @@ def form_grouped(table, arena, costs, params, base, now):
         members + arena[step + T_SAMPLED],
         running,
     )
+    arena[step + T_DURATION_NS] = with_copies(arena, costs, step, duration_ns)
     start_cold(arena, base, step)
     queue_up(arena, base, step, now)
     if arena[base + R_PREFILLING] > 0 or arena[base + R_ORDER_END] > newcomers_from:

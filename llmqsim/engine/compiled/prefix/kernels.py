@@ -13,6 +13,7 @@ from llmqsim.engine.compiled.blocks.kernels import (
     add_copy,
     drop_key,
     drop_node,
+    forsake_key,
     let_go,
     link,
     node_at,
@@ -34,7 +35,7 @@ POSITION_BITS = 32
 def find_keys(arena, at, row):
     """Note in a slot where the keys of its row lie, and how many there are."""
     arena[at + S_SHARED] = arena[at + S_HELD] = 0
-    arena[at + S_RUN] = NO_NODE
+    arena[at + S_RUN] = arena[at + S_HOST_RUN] = NO_NODE
     if arena[G_PREFIX] != 0:
         offset = arena[arena[G_PREFIX] + row]
         arena[at + S_PREFIX] = arena[G_PREFIX_IDS] + offset
@@ -52,26 +53,35 @@ def hits(arena, base, slot, row, known):
         first, keys = arena[G_PREFIX_IDS] + arena[offsets], arena[offsets + 1] - arena[offsets]
         for place in range(first, first + min(keys, (known - 1) // arena[G_BLOCK_SIZE])):
             node = arena[arena[base + R_KEYS] + arena[place]]
-            if node == NO_NODE:
+            if node != NO_NODE:
+                free += arena[node_at(arena, base, node) + N_COUNT] == 0
+            elif arena[G_HOST_BLOCKS] > 0 and arena[arena[base + R_HOST_KEYS] + arena[place]] != NO_NODE:
+                free += 1
+            else:
                 return found, free
             found += 1
-            free += arena[node_at(arena, base, node) + N_COUNT] == 0
         if found < keys:
             return found, free
-    if slot >= 0 and arena[slot_of(arena, base, slot) + S_RUN] != NO_NODE:
-        own = arena[node_at(arena, base, arena[slot_of(arena, base, slot) + S_RUN]) + N_COUNT]
-        found += own
-        free += own
+    if slot >= 0:
+        for word in (S_RUN, S_HOST_RUN):
+            node = arena[slot_of(arena, base, slot) + word]
+            if node != NO_NODE:
+                found += arena[node_at(arena, base, node) + N_COUNT]
+                free += arena[node_at(arena, base, node) + N_COUNT]
     return found, free
 
 
 @kernel
 def take_hits(arena, base, slot, found):
-    """A request holds the `found` leading blocks that `hits` found for it."""
-    at, now = slot_of(arena, base, slot), arena[base + R_ADMISSIONS]
-    shared = min(found, arena[at + S_PREFIXED])
+    """A request holds the `found` leading blocks that `hits` found for it; returns how many are loaded from the host."""
+    at, now, missing = slot_of(arena, base, slot), arena[base + R_ADMISSIONS], 0
+    shared, own = min(found, arena[at + S_PREFIXED]), 0
     for place in range(arena[at + S_PREFIX], arena[at + S_PREFIX] + shared):
         node = arena[arena[base + R_KEYS] + arena[place]]
+        if node == NO_NODE:
+            arena[place] = -1 - arena[place]
+            missing += 1
+            continue
         node_place = node_at(arena, base, node)
         if arena[node_place + N_COUNT] == 0:
             unlink(arena, base, node)
@@ -82,13 +92,45 @@ def take_hits(arena, base, slot, found):
         arena[node_place + N_COUNT] += 1
         arena[node_place + N_SINCE] = now
         arena[place] = node
-    arena[at + S_SHARED] = arena[at + S_HELD] = shared
-    if found > shared:
+    if arena[at + S_RUN] != NO_NODE and found > shared:
         node = arena[at + S_RUN]
+        own = arena[node_at(arena, base, node) + N_COUNT]
         arena[at + S_RUN] = NO_NODE
-        arena[base + R_FREE_BLOCKS] -= arena[node_at(arena, base, node) + N_COUNT]
+        arena[base + R_FREE_BLOCKS] -= own
         unlink(arena, base, node)
         drop_node(arena, base, node)
+    arena[at + S_SHARED] = arena[at + S_HELD] = shared
+    if missing > 0:
+        load_shared(arena, base, at, shared)
+    if found > shared + own:
+        load_own(arena, base, at, found - shared - own)
+    return missing + found - shared - own
+
+
+@kernel
+def load_shared(arena, base, at, shared):
+    """Load the keys among the first `shared` that are not on the GPU, marked as -1 - key, each into a free block."""
+    for place in range(arena[at + S_PREFIX], arena[at + S_PREFIX] + shared):
+        if arena[place] < 0:
+            key = -1 - arena[place]
+            take(arena, base, 1)
+            forsake_key(arena, base, key)
+            arena[place] = add_copy(arena, base, key, arena[base + R_ADMISSIONS])
+
+
+@kernel
+def load_own(arena, base, at, blocks):
+    """Load a request's own blocks, each into a free block. What loses its place there may push the last of them out."""
+    for _ in range(blocks):
+        take(arena, base, 1)
+        node = arena[at + S_HOST_RUN]
+        if node != NO_NODE:
+            arena[base + R_HOST_CACHED] -= 1
+            arena[node_at(arena, base, node) + N_COUNT] -= 1
+            if arena[node_at(arena, base, node) + N_COUNT] == 0:
+                arena[at + S_HOST_RUN] = NO_NODE
+                unlink(arena, base, node)
+                drop_node(arena, base, node)
 
 
 @kernel

@@ -14,6 +14,7 @@ from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, not
 from llmqsim.engine.compiled.batchers import close_steps, draft_with
 from llmqsim.engine.compiled.prefix.kernels import find_keys, forget, hits, share, take_hits
 from llmqsim.engine.compiled.queue.kernels import entry_at, head, pop, rejoin
+from llmqsim.engine.compiled.swap.kernels import leave_host, may_return, swap_in, swap_out, swap_place, with_copies
 from llmqsim.jit import kernel
 from llmqsim.policies import rules as policy_rules
 from llmqsim.requests import INDEX, Outcome
@@ -33,6 +34,7 @@ PROMPT_TOKENS = INDEX["prompt_tokens"]
 OUTPUT_TOKENS = INDEX["output_tokens"]
 MAX_TOKENS = INDEX["max_tokens"]
 CLASS_ID = INDEX["class_id"]
+PRIORITY = INDEX["priority"]
 COMPLETED = int(Outcome.COMPLETED)
 
 
@@ -177,27 +179,35 @@ def attention(arena, costs, params, step):
 
 @kernel
 def preempt(table, arena, base, step, slot, last, now):
-    """A running request loses its blocks. last: it waits at the end of the queue, its KV is not kept cached."""
+    """A running request loses its blocks: to the host, or it is to compute them again.
+
+    last: it waits at the end of the queue, its KV is not kept cached.
+    """
     at = slot_at(arena, base, slot)
-    held = held_blocks(arena, at)
+    held = blocks = held_blocks(arena, at)
     take_back(arena, base, step, slot)
     computed = arena[at + S_COMPUTED]
     kept = arena[at + S_HIT] if last else computed
     held -= forget(arena, base, at, kept)
     leave_order(arena, base, at)
+    table[PREEMPTIONS, arena[at + S_ROW]] += 1
+    arena[base + U_PREEMPTIONS] += 1
+    arena[step + T_PREEMPTED] = 1
+    arena[at + S_PREEMPTED_NS] = now
+    if arena[G_SWAPS] != 0:
+        if swap_out(table, arena, base, step, slot, blocks, held):
+            return
+        if arena[G_CACHING] != 0 and arena[at + S_WAS_SWAPPED] != 0:
+            arena[G_FAULT] = CACHED_TWICE
     release(arena, base, slot, held, kept // arena[G_BLOCK_SIZE], True)
     arena[at + S_HIGH_WATER] = max(arena[at + S_HIGH_WATER], computed)
     arena[at + S_COMPUTED] = arena[at + S_HOLD] = 0
     arena[at + S_STAGE] = WAITING
-    arena[at + S_PREEMPTED_NS] = now
     if arena[G_SORTED] != 0:
         rejoin(table, arena, base, arena[at + S_ROW], last, now)
     else:
         arena[arena[base + R_STACK] + arena[base + R_PREEMPTED]] = slot
     arena[base + R_PREEMPTED] += 1
-    table[PREEMPTIONS, arena[at + S_ROW]] += 1
-    arena[base + U_PREEMPTIONS] += 1
-    arena[step + T_PREEMPTED] = 1
 
 
 @kernel
@@ -213,9 +223,27 @@ def leave_order(arena, base, at):
 
 
 @kernel
-def victim(arena, base):
-    """Who gives way: the request that was admitted last."""
-    return arena[arena[base + R_ORDER] + arena[base + R_RUNNING] - 1]
+def victim(table, arena, base):
+    """Who gives way: the request that was admitted last, or the least urgent."""
+    order, last = arena[base + R_ORDER], arena[base + R_ORDER_END] - 1
+    if arena[G_LEAST_URGENT] == 0:
+        return arena[order + last]
+    least = arena[order]
+    for place in range(order + 1, order + last + 1):
+        row, other = arena[slot_at(arena, base, arena[place]) + S_ROW], arena[slot_at(arena, base, least) + S_ROW]
+        if is_less_urgent(table, row, other):
+            least = arena[place]
+    return least
+
+
+@kernel
+def is_less_urgent(table, row, other):
+    """By priority, then arrival, then row."""
+    if table[PRIORITY, row] != table[PRIORITY, other]:
+        return table[PRIORITY, row] > table[PRIORITY, other]
+    if table[ARRIVAL, row] != table[ARRIVAL, other]:
+        return table[ARRIVAL, row] > table[ARRIVAL, other]
+    return row > other
 
 
 @kernel
@@ -242,7 +270,7 @@ def grow(table, arena, base, step, slot, most, spare, now):
         return False
     need = rules.new_blocks(computed, want, held_blocks(arena, at), arena[G_BLOCK_SIZE])
     while arena[base + R_FREE_BLOCKS] < max(need, spare):
-        loser = victim(arena, base)
+        loser = victim(table, arena, base)
         preempt(table, arena, base, step, loser, False, now)
         if loser == slot:
             arena[step + T_EXHAUSTED] = 1
@@ -251,6 +279,23 @@ def grow(table, arena, base, step, slot, most, spare, now):
     put(arena, base, step, slot, want)
     share(arena, base, at)
     return True
+
+
+@kernel
+def bring_back(table, arena, base, step, now):
+    """Swapped requests come back and get their next tokens, up to the first that may not. May new ones enter then?"""
+    place = 0
+    for _ in range(arena[base + R_SWAPPED]):
+        slot = arena[arena[base + R_SWAPS] + place]
+        running, free = arena[base + R_RUNNING], arena[base + R_FREE_BLOCKS]
+        if not may_return(arena, base, slot, running, free, arena[step + T_BUDGET]):
+            turn_away(arena, base, step, rules.WAIT_KV)
+            return False
+        swap_in(table, arena, base, step, place, now)
+        run_on(arena, base, slot)
+        grow(table, arena, base, step, slot, NO_LIMIT, 0, now)
+        place += arena[slot_at(arena, base, slot) + S_STAGE] == SWAPPED  # it had to go again
+    return arena[step + T_PREEMPTED] == 0
 
 
 @kernel
@@ -344,7 +389,7 @@ def fill_slot(table, arena, base, row):
     arena[at + S_LAST_NS] = -1
     arena[at + S_MAX_GAP_NS] = -1
     arena[at + S_MEMBER] = NO_MEMBER
-    arena[at + S_DRAFT] = arena[at + S_HOLD] = 0
+    arena[at + S_DRAFT] = arena[at + S_HOLD] = arena[at + S_WAS_SWAPPED] = 0
     if arena[G_SORTED] != 0:
         arena[entry_at(arena, row) + Q_SLOT] = slot
     find_keys(arena, at, row)
@@ -372,13 +417,19 @@ def enter(table, arena, base, slot, row, now):
             table[WAIT_STEP + reason, row] += arena[base + R_CLOCKS + reason]
         table[FIRST_SCHEDULED, row] = now
         slot = fill_slot(table, arena, base, row)
+    run_on(arena, base, slot)
+    return slot
+
+
+@kernel
+def run_on(arena, base, slot):
+    """Put a slot at the end of the running list."""
     at = slot_at(arena, base, slot)
     arena[at + S_STAGE] = RUNNING
     arena[at + S_PLACE] = arena[base + R_ORDER_END]
     arena[arena[base + R_ORDER] + arena[base + R_ORDER_END]] = slot
     arena[base + R_ORDER_END] += 1
     arena[base + R_RUNNING] += 1
-    return slot
 
 
 @kernel
@@ -390,7 +441,7 @@ def settle_in(table, arena, base, step, slot, row, want, hit, hold_tokens, paddi
     cached = hit * block_size
     arena[base + R_ADMISSIONS] += 1
     if hit > 0:
-        take_hits(arena, base, slot, hit)
+        arena[step + T_LOADED] += take_hits(arena, base, slot, hit)
         arena[step + T_CACHED] += cached
         table[CACHED, row] += max(0, cached - arena[at + S_HIGH_WATER])
     arena[at + S_COMPUTED] = arena[at + S_HIT] = cached
@@ -464,7 +515,7 @@ def form(batcher, table, arena, costs, params, base, now):
     running = arena[base + R_RUNNING] + arena[base + R_ENDED]
     attention_ns = attention(arena, costs, params, step)
     arena[step + T_RUNNING] = running
-    arena[step + T_DURATION_NS] = step_ns(
+    duration_ns = step_ns(
         costs,
         params,
         arena[step + T_DECODES] + idle,
@@ -475,6 +526,7 @@ def form(batcher, table, arena, costs, params, base, now):
         arena[step + T_SAMPLED] + idle,
         running,
     )
+    arena[step + T_DURATION_NS] = with_copies(arena, costs, step, duration_ns)
     start_cold(arena, base, step)
     queue_up(arena, base, step, now)
     return True
@@ -583,6 +635,8 @@ def finish(table, arena, base, slot, now):
     if arena[at + S_STAGE] == WAITING:  # preempted after its last token went under way
         table[WAIT_PREEMPTED, row] += now - arena[at + S_PREEMPTED_NS]
         step_out(arena, base, slot)
+    elif arena[at + S_STAGE] == SWAPPED:
+        leave_host(table, arena, base, swap_place(arena, base, slot), now)
     cross_out(arena, base, slot, GONE)
     leave(table, arena, base, slot, now)
 
@@ -644,7 +698,7 @@ def depart(table, arena, base, slot):
 def vacate(arena, base, slot):
     """Blocks and slot of a request are free."""
     at = slot_at(arena, base, slot)
-    if arena[at + S_STAGE] != WAITING:
+    if arena[at + S_STAGE] == RUNNING or arena[at + S_STAGE] == KEPT:
         release(arena, base, slot, held_blocks(arena, at), arena[at + S_COMPUTED] // arena[G_BLOCK_SIZE], False)
     arena[at + S_STAGE] = FREE
     arena[arena[base + R_FREE] + arena[base + R_FREE_SLOTS]] = slot
@@ -675,6 +729,8 @@ def abort(batcher, table, arena, base, row, now):
             pass_time(arena, base, now)
             table[WAIT_PREEMPTED, row] += now - arena[at + S_PREEMPTED_NS]
             step_out(arena, base, slot)
+        elif arena[at + S_STAGE] == SWAPPED:
+            leave_host(table, arena, base, swap_place(arena, base, slot), now)
         else:
             leave_order(arena, base, at)
         cross_out(arena, base, slot, ABORTED)
@@ -734,6 +790,7 @@ def book_step(arena, params, base, step, now):
     arena[base + U_STEPS] += 1
     arena[base + U_TOKENS] += tokens
     arena[base + U_CACHED] += arena[step + T_CACHED]
+    arena[base + U_LOADED] += arena[step + T_LOADED] * arena[G_BLOCK_SIZE]
     arena[base + U_RECOMPUTED] += arena[step + T_RECOMPUTED]
     arena[base + U_WASTED] += idle
     arena[base + U_PADDED] += padded_tokens(params, tokens + padding, arena[step + T_CHUNKS]) - tokens

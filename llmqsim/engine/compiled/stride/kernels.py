@@ -13,6 +13,7 @@ from llmqsim.engine.compiled.books.kernels import add, gap_bin, look, tally
 from llmqsim.engine.compiled.group.kernels import push_gap
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
 from llmqsim.engine.compiled.step.kernels import admission, first_in_line, note_peaks, read_kv, step_at
+from llmqsim.engine.compiled.swap.kernels import first_may_return
 from llmqsim.jit import kernel
 from llmqsim.records import GAP_BINS
 
@@ -37,15 +38,18 @@ def stays_out(table, arena, base):
 
     Who can't enter now can't before somebody ends: free blocks only become fewer, and so do cached ones. Each block that
     the head would have hit and that is reused makes it need one block less of those that are then one fewer. Only where
-    the prompt must be whole may another reason keep it out then, and where the cache was filled beforehand it can lose
-    blocks from the middle of what it would hit: for no block, then.
+    the prompt must be whole may another reason keep it out then, and where the cache was filled beforehand or the host keeps what
+    loses its place, it can lose blocks from the middle of what it would hit: for no block, then.
     """
+    budget = arena[G_BUDGET] - arena[base + R_MEMBERS]
+    if arena[base + R_SWAPPED] > 0:
+        return rules.ADMITTED if first_may_return(arena, base, budget) else rules.WAIT_KV, NEVER
     if arena[base + R_PREEMPTED] + arena[base + R_QUEUED] == 0:
         return rules.WAIT_STEP, NEVER
     slot, row, known = first_in_line(table, arena, base)
-    budget = arena[G_BUDGET] - arena[base + R_MEMBERS]
     refused_by, _, hit = admission(arena, base, slot, row, known, budget, NO_LIMIT, 0)
-    if refused_by == rules.WAIT_KV and hit > 0 and (arena[G_CHUNKED] == 0 or arena[G_WARM] != 0):
+    can_lose = arena[G_CHUNKED] == 0 or arena[G_WARM] != 0 or arena[G_HOST_BLOCKS] > 0
+    if refused_by == rules.WAIT_KV and hit > 0 and can_lose:
         return refused_by, 0
     return refused_by, NEVER
 
@@ -135,7 +139,8 @@ def settle(arena, params, base, steps, now, block_ns, worst):
             add(arena, sums, passed * weight)
             arena[sums + 2] = max(arena[sums + 2], worst)
     add(arena, base + U_RUNNING, elapsed * arena[base + R_RUNNING])
-    add(arena, base + U_WAITING, elapsed * (arena[base + R_QUEUED] + arena[base + R_PREEMPTED]))
+    waiting = arena[base + R_QUEUED] + arena[base + R_PREEMPTED] + arena[base + R_SWAPPED]
+    add(arena, base + U_WAITING, elapsed * waiting)
     add(arena, base + U_BLOCKS, block_ns)
     add(arena, base + U_BUSY, elapsed)
     arena[base + U_STEPS] += steps

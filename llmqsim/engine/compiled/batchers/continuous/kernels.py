@@ -6,7 +6,7 @@ from llmqsim.engine.compiled.batchers import Continuous, Kernels, PipelinedConti
 from llmqsim.engine.compiled.batchers.rows.kernels import by_rows
 from llmqsim.engine.compiled.group.kernels import close_group, commit_grouped, form_grouped, open_group
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
-from llmqsim.engine.compiled.step.kernels import admit_waiting, commit, form, grow, snapshot
+from llmqsim.engine.compiled.step.kernels import admit_waiting, bring_back, commit, form, grow, snapshot
 from llmqsim.engine.compiled.stride.kernels import stride
 from llmqsim.jit import inlined
 
@@ -18,7 +18,7 @@ def draft(batcher, table, arena, base, step, now):
         if arena[step + T_EXHAUSTED] != 0:
             break
         grow(table, arena, base, step, arena[place], NO_LIMIT, 0, now)
-    if arena[step + T_PREEMPTED] == 0:
+    if arena[step + T_PREEMPTED] == 0 and bring_back(table, arena, base, step, now):
         admit_waiting(table, arena, base, step, False, False, now)
 
 

@@ -9,6 +9,7 @@ from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, not
 from llmqsim.engine.compiled.queue.kernels import entry_at, lift, put_back
 from llmqsim.engine.compiled.step.kernels import (
     admission,
+    bring_back,
     grow,
     known_tokens,
     settle_in,
@@ -33,7 +34,7 @@ def draft(batcher, table, arena, base, step, now):
     share = max(1, arena[step + T_BUDGET] // max(1, partial + chosen))
     for place in range(scratch + decodes, scratch + count):
         grow(table, arena, base, step, arena[place], share, 0, now)
-    if arena[step + T_PREEMPTED] != 0:
+    if arena[step + T_PREEMPTED] != 0 or not bring_back(table, arena, base, step, now):
         put_back(arena, base, newcomers)
         return
     admit_chosen(table, arena, base, step, newcomers, share, now)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from llmqsim.engine.compiled.batchers import VllmV0, made_of
 from llmqsim.engine.compiled.batchers.rows.kernels import by_rows
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
-from llmqsim.engine.compiled.step.kernels import admit_waiting, grow, slot_at, snapshot, snapshot_decodes_first
+from llmqsim.engine.compiled.step.kernels import admit_waiting, bring_back, grow, slot_at, snapshot, snapshot_decodes_first
 from llmqsim.jit import kernel
 from llmqsim.requests import INDEX
 
@@ -36,7 +36,8 @@ def sort_by_arrival(table, arena, base, first, end):
 def draft(batcher, table, arena, base, step, now):
     """Chunked: all in one step. Else a step of whole prompts if any can enter, or of decodes."""
     chunked, scratch = arena[G_CHUNKED] != 0, arena[G_SCRATCH]
-    if not chunked and admit_waiting(table, arena, base, step, True, False, now):
+    swapped = arena[base + R_SWAPPED] > 0
+    if not chunked and not swapped and admit_waiting(table, arena, base, step, True, False, now):
         return
     if chunked:
         count, decodes = snapshot_decodes_first(arena, base)
@@ -47,7 +48,10 @@ def draft(batcher, table, arena, base, step, now):
         sort_by_arrival(table, arena, base, scratch, scratch + count)
     for place in range(scratch, scratch + count):
         grow(table, arena, base, step, arena[place], NO_LIMIT, batcher.spare_blocks, now)
-    if chunked:
+    if not chunked:
+        if arena[step + T_PREEMPTED] == 0:
+            bring_back(table, arena, base, step, now)
+    elif not swapped or (arena[step + T_PREEMPTED] == 0 and bring_back(table, arena, base, step, now)):
         admit_waiting(table, arena, base, step, True, False, now)
 
 
