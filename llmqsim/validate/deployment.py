@@ -123,9 +123,11 @@ def _shape(config: Mapping[str, Any], entry: Mapping[str, Any]) -> tuple[int, in
     elif tp is not None and tp > 16 and size("moe_ep_size", "ep"):
         tp = size("moe_ep_size", "ep")
         notes.append(f"a stated tensor parallel size beyond a node is taken as {tp}")
+    gpus = size("n_gpus", "num_gpus", "gpus")
     if tp is None:
-        gpus = size("n_gpus", "num_gpus", "gpus")
         tp = 1 if gpus is None else max(1, gpus // (pp * dp))
+    elif gpus is not None and size("dp", "data_parallel_size", "replicas") is None and gpus > tp * pp:
+        dp = max(1, gpus // (tp * pp))  # what is left of the instance serves as well
     return tp, pp, dp, notes
 
 

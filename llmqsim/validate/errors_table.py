@@ -70,7 +70,7 @@ def number(value: float | None) -> str:
 
 
 def rows(planned: Iterable[Run | CannotRun], outcomes: Iterable[Outcomes]) -> list[Row]:
-    """All rows, case by case in the order of the file, figures in the order written. outcomes : of the runs alone."""
+    """All rows in the order of the file, figures in the order written. outcomes : of the runs alone."""
     outcome_of = iter(outcomes)
     made: list[Row] = []
     for item in planned:
@@ -82,7 +82,10 @@ def rows(planned: Iterable[Run | CannotRun], outcomes: Iterable[Outcomes]) -> li
             made += _not_run(item.case, item.entries, outcome.error)
         else:
             made += _predicted(item, outcome)
-    return made
+    place: dict[int, int] = {}
+    for row in made:
+        place.setdefault(id(row.case), len(place))
+    return sorted(made, key=lambda row: (place[id(row.case)], row.entry))
 
 
 def _not_run(case: Case, entries: tuple[int, ...], reason: str) -> list[Row]:

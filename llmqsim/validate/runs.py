@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from llmqsim.errors import UserError
+from llmqsim.validate import contradictions
 from llmqsim.validate.cases import Case
 from llmqsim.validate.deployment import Servers, servers
 from llmqsim.validate.positions import longer_positions
@@ -58,10 +59,16 @@ class CannotRun:
 def plan(case: Case) -> list[Run | CannotRun]:
     """All runs of a case. Raises nothing: what can't be run says why."""
     everything = tuple(range(len(case.entries)))
-    if case.faults:
-        return [CannotRun(case, everything, "; ".join(case.faults))]
+    if faults := [*case.faults, *contradictions.of_case(case)]:
+        return [CannotRun(case, everything, "; ".join(faults))]
     planned: list[Run | CannotRun] = []
-    for entries in _groups(case):
+    sound = []
+    for i, entry in enumerate(case.entries):
+        if said := contradictions.of_entry(case, entry):
+            planned.append(CannotRun(case, (i,), said))
+        else:
+            sound.append(i)
+    for entries in _groups(case, sound):
         try:
             planned.append(_run(case, entries))
         except UserError as error:
@@ -71,18 +78,19 @@ def plan(case: Case) -> list[Run | CannotRun]:
     return planned
 
 
-def _groups(case: Case) -> Iterator[tuple[int, ...]]:
-    shared = tuple(i for i, entry in enumerate(case.entries) if not any(entry.get(key) is not None for key in OWN_RUN))
+def _groups(case: Case, sound: list[int]) -> Iterator[tuple[int, ...]]:
+    """Entries of one run each, of those that contradict nothing."""
+    shared = tuple(i for i in sound if not any(case.entries[i].get(key) is not None for key in OWN_RUN))
     if shared:
         yield shared
-    yield from ((i,) for i in range(len(case.entries)) if i not in shared)
+    yield from ((i,) for i in sound if i not in shared)
 
 
 def _run(case: Case, entries: tuple[int, ...]) -> Run:
     entry = case.entries[entries[0]] if len(entries) == 1 else {}
     machine = servers(case.config, entry, case.source)
     sent = case.sent
-    if case.table is not None and len(entries) == len(case.entries):
+    if case.table is not None and not any(entry.get(key) is not None for key in OWN_RUN):
         sent = read_sent(case.table)
     load = traffic(case, entry, machine.product, sent)
     _static(machine, load, entry)

@@ -96,12 +96,31 @@ def test_a_request_table_gives_arrivals_and_lengths_and_nothing_else(tmp_path):
         ({"workload": {**WORK, "output_tokens": {}}}, "workload.output_tokens: lengths missing"),
         ({"workload": {**WORK, "arrival": {"process": "martian"}}}, "no arrivals that are known"),
         ({"workload": {**WORK, "arrival": None}}, "no arrivals that are known"),
+        ({"config": {**CONFIG, "n_gpus": 3, "tp": 2}}, "config.n_gpus: 3 contradicts tp x pp x dp, 2"),
+        ({"config": {**CONFIG, "kv_tokens": 1000}}, "config.kv_tokens: 1000 contradicts kv_blocks x block_size, 320000"),
+        ({"workload": {**WORK, "arrival": {"stages": [{"rate_per_s": 5, "duration_s": 60, "n": 30}]}}}, r"stages[0].n: 30 contradicts"),
         ({"workload": {**WORK, "arrival": {"process": "poisson", "stages": [{"rate_per_s": "many"}]}}}, "can't be read"),
     ],
 )
 def test_a_case_that_cannot_run_says_why(tmp_path, changed, reason):
     (planned,) = plan(read_cases(write(tmp_path, cases=[case(**changed)]))[0])
     assert isinstance(planned, CannotRun) and reason in planned.reason and planned.entries == (0, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("entry", "reason"),
+    [
+        ({"ttft_ms": {"mean": 30.0}, "e2e_ms": {"mean": 2.1}}, "is above that of e2e_ms"),
+        ({"ttft_ms": {"mean": 30.0}, "ttft_s": {"mean": 30.0}}, "contradict each other"),
+        ({"ttft_ms": {"mean": 0.03}, "tpot_ms": {"mean": 0.008}, "e2e_ms": {"mean": 200.0}}, "in the same unit?"),
+        ({"ttft_ms": {"mean": -3.0}}, "must not be negative"),
+    ],
+)
+def test_figures_in_contradictory_units_are_named_and_the_other_entries_run(tmp_path, entry, reason):
+    made = read_cases(write(tmp_path, cases=[case(measured=[{"stage": "all", **ENTRY}, {"stage": 1, **entry}])]))[0]
+    wrong, run = plan(made)
+    assert isinstance(wrong, CannotRun) and wrong.entries == (1,) and reason in wrong.reason
+    assert isinstance(run, Run) and run.entries == (0,)
 
 
 def test_a_bad_case_keeps_its_rows_and_the_others_run(tmp_path, capsys):
