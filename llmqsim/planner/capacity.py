@@ -9,7 +9,7 @@ from typing import Any
 from llmqsim.errors import UserError
 from llmqsim.metrics import slo, stats
 from llmqsim.planner.bounds import Bounds
-from llmqsim.planner.vary import at_load, loops
+from llmqsim.planner.vary import at_load, loops, one_kind
 from llmqsim.scenario.build import build_workload
 from llmqsim.scenario.load import Sets, Variants, load
 from llmqsim.simulation import Prepared, prepare, promise
@@ -32,7 +32,7 @@ def capacity(
 
     Returns plain data, as docs/sizing.md describes. Raises UserError.
     """
-    prepared = prepare(load(path, variant=variant, sets=sets))
+    prepared = one_kind(prepare(load(path, variant=variant, sets=sets)), "capacity")
     if loops(prepared.scenario):
         raise UserError(
             prepared.scenario.fault("workload", "clients wait for answers, so there is no load to raise; vary clients with compare")

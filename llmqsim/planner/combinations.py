@@ -13,6 +13,7 @@ from llmqsim.hardware.gpu import gpu
 from llmqsim.hardware.prices import Price, price
 from llmqsim.planner.limits import REASONS
 from llmqsim.planner.size import Effort, Search, Sized
+from llmqsim.planner.vary import one_kind
 from llmqsim.scenario.load import Scenario
 from llmqsim.simulation import prepare
 
@@ -48,7 +49,7 @@ def candidates(make: Make, axes: Mapping[str, list], own_prices: Mapping[str, fl
         one = Candidate(choice)
         scenario = make([(key, value, "--gpu" if key == "gpu" else "--try") for key, value in choice.items()])
         try:
-            one.search = Search(prepare(scenario), effort)
+            one.search = Search(one_kind(prepare(scenario), "size"), effort)
         except ScenarioError as error:
             one.sentence = error.faults[0].removeprefix("--try: ").removeprefix("--gpu: ")
             no_room = any(words in one.sentence for words in NO_MEMORY)

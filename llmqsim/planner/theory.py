@@ -10,7 +10,7 @@ import numpy as np
 from llmqsim.errors import UserError
 from llmqsim.metrics import stats
 from llmqsim.planner.bounds import Bounds
-from llmqsim.planner.vary import at_load, changed, loops
+from llmqsim.planner.vary import at_load, changed, loops, one_kind
 from llmqsim.result import Result
 from llmqsim.scenario.build import build_workload
 from llmqsim.scenario.load import Sets, Variants, load
@@ -30,7 +30,7 @@ def check_theory(
     """Rows of quantity, theory, its source, and the simulated mean with its interval. Raises UserError."""
     if replications < 1:
         raise UserError(f"--replications: must be at least 1 (got {replications})")
-    prepared = prepare(load(path, variant=variant, sets=sets))
+    prepared = one_kind(prepare(load(path, variant=variant, sets=sets)), "check-theory")
     seed = prepared.scenario.spec.run.seed
     table = build_workload(prepared.scenario, prepared.servers, seed, 0).table
     bounds = Bounds(prepared.servers.deployment, table)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from llmqsim.errors import UserError
 from llmqsim.scenario.load import Scenario
 from llmqsim.simulation import Prepared, prepare
 
@@ -16,6 +17,14 @@ def changed(scenario: Scenario, values: Mapping[str, Any]) -> Scenario:
     for key, value in values.items():
         spec = _put(spec, key.split("."), value)
     return replace(scenario, spec=spec)
+
+
+def one_kind(prepared: Prepared, what: str) -> Prepared:
+    """The same, for what knows replicas of one kind only. what : the command. Raises UserError for pools."""
+    if prepared.scenario.spec.pools is not None:
+        told = f"llmqsim {what} knows replicas of one kind; compare numbers of replicas by variants with llmqsim compare"
+        raise UserError(prepared.scenario.fault("pools", told))
+    return prepared
 
 
 def with_replicas(prepared: Prepared, replicas: int) -> Prepared:
