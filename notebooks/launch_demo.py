@@ -21,9 +21,9 @@ from llmqsim.report import drawing
 from llmqsim.simulation import prepare
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "scenarios")
-REQUESTS = int(os.environ.get("LLMQSIM_DEMO_REQUESTS", "20000"))  # fewer make it quick, and rougher
-RUNS = int(os.environ.get("LLMQSIM_DEMO_RUNS", "3"))
-REPLICAS = range(18, 25)
+REQUESTS = int(os.environ.get("LLMQSIM_DEMO_REQUESTS", "14000"))  # fewer make it quick, and rougher
+RUNS = int(os.environ.get("LLMQSIM_DEMO_RUNS", "4"))
+REPLICAS = range(19, 24)
 
 # %% [markdown]
 # Three settings, the same rate. `by_means` is what a spreadsheet sees: every request has the mean lengths and arrives in step.
@@ -61,6 +61,7 @@ for colour, label in zip(drawing.COLOURS, SETTINGS, strict=False):
     axes.fill_between([n for n, _ in band], [100 * t["low"] for _, t in band], [100 * t["high"] for _, t in band],
                       color=colour, alpha=0.2)  # fmt: skip
 axes.axhline(95, color="black", linewidth=0.7)
+axes.set_xticks(REPLICAS)
 axes.set_xlabel("replicas (one H100 each)")
 axes.set_ylabel("arrivals within TTFT 2 s and TPOT 50 ms, %")
 axes.set_title("50 req/s of 4,000 tokens in and 1,000 out", fontsize=10)

@@ -104,3 +104,27 @@ def test_mistakes(here, line, said):
     words = line.split(" ", 3) if "closed_loop" in line else line.split()
     got = llmqsim(*words)
     assert (got.code, got.out) == (2, "") and said in got.err, got
+
+
+POOLS = """\
+workload: {requests: 100, arrivals: {process: poisson, rate: 4 req/s}, lengths: {prompt: 500, output: 50}}
+model: llama-3.1-8b
+gpu: h100-sxm
+pools: {prefill: {replicas: 1}, decode: {replicas: 1}}
+handoff: {link: rdma-400g}
+slo: {ttft: 1 s, tpot: 30 ms}
+variants: {more: {pools.decode.replicas: 2}}
+"""
+
+
+@pytest.mark.parametrize("command", ["size", "capacity", "check-theory"])
+def test_pools_are_refused_where_one_kind_of_replica_is_asked_for(here, command):
+    (here / "pools.yaml").write_text(POOLS)
+    said = llmqsim(command, "pools.yaml")
+    assert (said.code, said.out) == (2, "") and f"pools.yaml:4: pools: llmqsim {command} knows replicas of one kind" in said.err
+
+
+def test_pools_are_compared(here):
+    (here / "pools.yaml").write_text(POOLS)
+    said = llmqsim("compare", "pools.yaml", "--variants", "more", "--replications", 2)
+    assert said.code == 0 and "more against base" in said.out

@@ -19,7 +19,7 @@ SIZES = {
 SAYS = {
     "comparing_policies": ("short_first against fcfs", "by tokens, prompt and output", "against itself on other traffic"),
     "sizing_from_your_trace": ("by means", "at 4/3 of the rate:"),
-    "launch_demo": ("real lengths, least outstanding", "24 replicas"),
+    "launch_demo": ("real lengths, least outstanding", "23 replicas"),
 }
 
 
