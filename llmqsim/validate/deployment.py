@@ -34,6 +34,7 @@ COPIED = {
     "async_scheduling": "async_scheduling",
     "kv_cache_dtype": "kv_cache_dtype",
     "sampler": "sampler",
+    "batching": "batching",
 }
 """key of a case -> key under `engine`"""
 BEST_KNOWN = frozenset({"kv_blocks_estimate"})
@@ -43,7 +44,9 @@ SIXTEEN_BIT = ("", "bf16", "fp16", "fp16/bf16", "bfloat16", "float16", "auto")
 SITES: dict[str, dict[str, Any]] = {
     # two A100 where two GPUs are slower than one: no NVLink (docs/engine_presets.md, fidelity study section 5)
     "S10": {"interconnect": "pcie4"},
-    "S11": {"engine_version": "0.12"},  # submitted in August 2024 with TensorRT-LLM 0.11 or 0.12, from memory
+    # submitted in August 2024 with TensorRT-LLM 0.11 or 0.12 and its maximum-utilisation scheduler, from memory; the slots
+    # that were stated (896, 1,024) could not be filled if every answer's longest length were reserved
+    "S11": {"engine_version": "0.12", "batching": "trtllm_max_utilization"},
 }
 """source of measurements -> what is known of its servers beside what the cases say; a case's own keys win"""
 
@@ -166,9 +169,11 @@ def _engine(made: Servers, config: Mapping[str, Any], network: str, tp: int) -> 
     _pool(options, config)
     experts = _experts(config)
     if experts and _is_moe(network):
-        options["enable_expert_parallel"] = tp > 1
-        if tp == 1 and made.keys["replicas"] > 1:
-            made.outside.append("experts spread over data-parallel replicas are taken as whole on each")
+        sharing = experts // tp  # replicas whose GPUs hold one set of experts between them
+        if sharing > 1 and made.keys["replicas"] % sharing == 0:
+            options["data_parallel_size"] = sharing
+            made.notes.append(f"{sharing} replicas share their experts, and are taken to be equally busy")
+        options["enable_expert_parallel"] = tp > 1 or "data_parallel_size" in options
     if str(config.get("precision", "")).lower() in SIXTEEN_BIT and _is_moe(network):
         made.sixteen_bit_experts = True
     if not options.get("enable_expert_parallel"):
@@ -177,8 +182,10 @@ def _engine(made: Servers, config: Mapping[str, Any], network: str, tp: int) -> 
         options["host"] = {"request_before": 0.0, "request_after": 0.0}
 
 
-def _experts(config: Mapping[str, Any]) -> bool:
-    return any((config.get(key) or 0) > 1 for key in ("ep", "moe_ep_size", "expert_parallel_size"))
+def _experts(config: Mapping[str, Any]) -> int:
+    """GPUs that the experts are spread over, whole; 0 where they are not."""
+    stated = max(int(config.get(key) or 0) for key in ("ep", "moe_ep_size", "expert_parallel_size"))
+    return stated if stated > 1 else 0
 
 
 def _is_moe(network: str) -> bool:

@@ -77,3 +77,13 @@ def test_a_date_stands_for_the_version_of_its_month():
     assert version_by_date("vllm", "2025-10-29") == "0.11"
     assert version_by_date("vllm", None) is None
     assert engine_preset("vllm", None, version_by_date("vllm", "2025-10-29"))[0] == "vllm-0.8"
+
+
+def test_experts_over_data_parallel_replicas_are_one_set():
+    from llmqsim.validate.deployment import servers
+
+    config = {"engine": "vllm", "engine_version": "0.19.0", "model": "Qwen/Qwen3-30B-A3B", "gpu": "H100-SXM-80GB"}
+    shared = servers({**config, "tp": 1, "dp": 2, "ep": 2}, {})
+    assert shared.engine["data_parallel_size"] == 2 and shared.engine["enable_expert_parallel"]
+    apart = servers({**config, "tp": 2, "dp": 2, "ep": 2}, {})
+    assert "data_parallel_size" not in apart.engine and apart.engine["enable_expert_parallel"]
