@@ -251,7 +251,15 @@ def rare() -> list[Compared]:
     )
     requests = ((0, 2, 30, 30), (0, 1, 14, 14), (95, 20, 1, 1), (140, 1, 1, 1))
     again = Case(requests, swaps, (10, 0, 0), (0, 0))
-    return [Compared(missing), Compared(hole, warm=True), Compared(filled, priorities=(0, 1, 2, 3, 0)), Compared(again)]
+    # two end together; what is left of whoever was freed first is gone when their prompts come again
+    requests = ((0, 5, 3, 3), (0, 5, 3, 3), (40, 17, 1, 1), (100, 5, 1, 1), (100, 5, 1, 1))
+    together = servers | dict(blocks=25, max_num_batched_tokens=64)
+    ended = Case(requests, together, (10, 0, 0), (0, 0), ((0, 5), (1, 5), (2, 0), (0, 5), (1, 5)))
+    # the second hits one block of the first, whose other one is a token short of full
+    short = servers | dict(block_size=4, max_num_batched_tokens=64, long_prefill_token_threshold=7, blocks=40)
+    almost = Case(((0, 8, 1, 1), (0, 12, 1, 1)), short, (10, 0, 0), (0, 0), ((0, 8), (0, 8)))
+    plain = [Compared(case) for case in (ended, almost, missing, again)]
+    return [*plain, Compared(hole, warm=True), Compared(filled, priorities=(0, 1, 2, 3, 0))]
 
 
 def differences(compared: Compared, keep_steps: bool) -> list[str]:
