@@ -17,7 +17,7 @@ from llmqsim.requests import Outcome
 from llmqsim.scenario import Scenario
 
 RATE = "workload.arrivals.rate"
-SECONDS, LEAST = 60, 200
+SECONDS, LEAST = 40, 200
 """of arrivals in a run, and requests at least"""
 
 

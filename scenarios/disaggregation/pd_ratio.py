@@ -16,7 +16,7 @@ HERE = Path(__file__).parent
 SCENARIO, DATA = str(HERE / "pd_ratio.yaml"), HERE / "pd_ratio.json"
 FIGURE = HERE.parents[1] / "docs" / "figures" / "pd_ratio.png"
 GPUS, TOKENS = 6, 2400
-RATIOS = (1, 3, 10, 30, 100)
+RATIOS = (1, 4, 16, 64)
 SLOS = {
     "tight (TTFT 300 ms, TPOT 12 ms)": (0.3, 0.012),
     "usual (TTFT 500 ms, TPOT 20 ms)": (0.5, 0.020),
@@ -44,7 +44,7 @@ def measure() -> dict[str, dict[str, dict[str, float]]]:
                 prefill = int(deployment[0])
                 sets |= {"pools.prefill.replicas": prefill, "pools.decode.replicas": GPUS - prefill}
             variant = "colocated" if deployment == "colocated" else None
-            rates = goodput(SCENARIO, SLOS.values(), grid(3, 300, 1.2), variant=variant, sets=sets)
+            rates = goodput(SCENARIO, SLOS.values(), grid(3, 120, 1.25), variant=variant, sets=sets)
             for name, slo in SLOS.items():
                 found[name].setdefault(deployment, {})[str(ratio)] = round(rates[slo], 3)
             print(deployment, ratio, [round(rate, 1) for rate in rates.values()], flush=True)
@@ -59,10 +59,10 @@ def draw(found: dict) -> None:
     from matplotlib import pyplot
 
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
-    for (name, rows), style in zip(found.items(), (("#c0392b", "o"), ("#2c7fb8", "s"), ("#555555", "^")), strict=True):
+    styles = (("#c0392b", "o", -0.06), ("#2c7fb8", "s", 0.0), ("#555555", "^", 0.06))
+    for (name, rows), (colour, marker, apart) in zip(found.items(), styles, strict=True):
         best = [max(SPLITS, key=lambda split: rows[split][str(ratio)]) for ratio in RATIOS]
-        colour, marker = style
-        left.plot(RATIOS, [int(split[0]) for split in best], color=colour, marker=marker, label=name, alpha=0.8)
+        left.plot(RATIOS, [int(split[0]) + apart for split in best], color=colour, marker=marker, label=name, alpha=0.8)
         gains = [
             rows[split][str(ratio)] / rows["colocated"][str(ratio)] if rows["colocated"][str(ratio)] else None
             for split, ratio in zip(best, RATIOS, strict=True)
@@ -71,12 +71,13 @@ def draw(found: dict) -> None:
     left.set(ylabel=f"prefill GPUs of {GPUS} in the best split", ylim=(0.5, GPUS - 0.5), title="best P:D")
     left.set_yticks(range(1, GPUS), SPLITS)
     right.axhline(1, color="black", linewidth=0.8)
-    right.text(RATIOS[0], 1.0, "  six GPUs that do both", va="bottom", fontsize=8)
+    right.text(RATIOS[0], 0.985, "six GPUs that do both", va="top", fontsize=8)
     right.set(ylabel="goodput of the best split / of no split", title="is it worth it?")
     right.set_ylim(bottom=0)
     for axes in (left, right):
         axes.set_xscale("log")
         axes.set_xticks(RATIOS, [str(ratio) for ratio in RATIOS])
+        axes.minorticks_off()
         axes.set_xlabel("prompt tokens / output tokens (2,400 together)")
         axes.grid(alpha=0.3)
     left.legend(fontsize=8)

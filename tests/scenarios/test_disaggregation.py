@@ -1,0 +1,44 @@
+"""Scenarios of split pools and of claims about them run at reduced size; their goodput is what it says it is."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from pathlib import Path
+
+import pytest
+
+from llmqsim import load, simulate
+
+SCENARIOS = Path(__file__).parents[2] / "scenarios"
+FILES = sorted([*(SCENARIOS / "disaggregation").glob("*.yaml"), *(SCENARIOS / "claims").glob("c06.yaml")])
+CASES = [(path, variant) for path in FILES for variant in (None, *load(path).known_variants)]
+QUICK = {"workload.requests": 30}
+
+
+@pytest.mark.parametrize(("path", "variant"), CASES, ids=[f"{path.stem} {variant or ''}" for path, variant in CASES])
+def test_a_scenario_runs(path, variant):
+    assert path.read_text(encoding="utf-8").startswith("# ")
+    result = simulate(load(path, variant=variant, sets=QUICK))
+    summary = result.summary()
+    assert summary["requests"]["completed"] == 30
+    assert (summary.get("handoff") is None) == (variant in ("colocated", "three_colocated", "small_chunks"))
+
+
+def _goodput():
+    spec = importlib.util.spec_from_file_location("goodput", SCENARIOS / "disaggregation" / "goodput.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_goodput_is_the_last_rate_that_keeps_a_target():
+    """A looser target keeps at least the rate of a tighter one; none is kept where a single step takes longer."""
+    study = _goodput()
+    study.SECONDS, study.LEAST = 10, 60
+    slos = [(1e-6, 1.0), (0.5, 0.02), (5.0, 0.2)]
+    found = study.goodput(str(SCENARIOS / "claims" / "c06.yaml"), slos, study.grid(1, 8, 2.0))
+    assert found[slos[0]] == 0.0
+    assert 0 < found[slos[1]] <= found[slos[2]] <= 8
+    rates = study.grid(1, 10, 1.5)
+    assert rates[0] == 1 and rates[-1] >= 10 and math.isclose(rates[1] / rates[0], 1.5)
