@@ -22,6 +22,15 @@ class Loop:
 
 
 @dataclass(frozen=True)
+class Retries:
+    """Who was refused, or gave up, sends the same request again, so long after: delays_ns int64[rows, attempts]."""
+
+    delays_ns: np.ndarray
+    after_refusal: bool = True
+    after_timeout: bool = True
+
+
+@dataclass(frozen=True)
 class Clients:
     """Rows in no loop are sent when they are due, whatever happens to others, unless `max_in_flight` holds back."""
 
@@ -31,3 +40,5 @@ class Clients:
     """from the last token of an answer to the request that it lets go"""
     timeout_ns: int | None = None
     """a client gives up when its answer is not complete this long after sending"""
+    retries: Retries | None = None
+    """None: nobody tries again"""

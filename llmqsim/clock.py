@@ -4,8 +4,9 @@ When several things happen at the same nanosecond, they happen in this order, ne
 scheduled:
 
 1. COMMIT   ended steps give back blocks and slots first, so that whoever comes next can use them;
-2. DELIVER  then arrivals and finished transfers reach their queues, so that the next step can hold them;
-3. FORM     then replicas form their next steps, the lowest index first (priority FORM + index).
+2. REPORT   then replicas whose report is due tell the router what they hold;
+3. DELIVER  then arrivals and finished transfers reach their queues, so that the next step can hold them;
+4. FORM     then replicas form their next steps, the lowest index first (priority FORM + index).
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ END_NS = 2**62
 """146 years: the sum of two times before it fits into int64"""
 
 COMMIT = 0
-DELIVER = 1
-FORM = 2
+REPORT = 1
+DELIVER = 2
+FORM = 3
 
 
 class EndOfTime(UserError):

@@ -32,7 +32,7 @@ assert policies, "imported to register the built-in policies"
 STEP_NS = 5_000_000
 CLASSES = ("soon", "later", "whenever")
 TARGETS = (Targets(ttft_ns=5 * STEP_NS), Targets(tpot_ns=STEP_NS, e2e_ns=20 * STEP_NS), Targets())
-KINDS = {"batching": "continuous", "ordering": "fcfs", "preemption": "recompute_newest", "routing": "round_robin"}
+KINDS = {"admission": "all", "batching": "continuous", "ordering": "fcfs", "preemption": "recompute_newest", "routing": "round_robin"}
 
 
 class PolicyFault(UserError):
@@ -77,7 +77,7 @@ class _Trial:
 def check_policy(kind: str, name: str, params: dict[str, Any] | None = None, trials: int = 40) -> None:
     """Raise PolicyFault, naming the check, when a registered policy breaks a rule; return None when it keeps all.
 
-    kind : "batching", "ordering", "preemption" or "routing". trials : random clusters for each check.
+    kind : "admission", "batching", "ordering", "preemption" or "routing". trials : random clusters for each check.
     """
     if kind not in KINDS:
         raise UserError(f"check_policy: unknown kind (got '{kind}'); known: {', '.join(KINDS)}")

@@ -36,6 +36,9 @@ class Reason(IntEnum):
     EXCEEDS_MAX_MODEL_LEN = 1
     EXCEEDS_KV_POOL = 2
     EXCEEDS_TOKEN_BUDGET = 3
+    RATE_LIMITED = 4
+    QUEUE_FULL = 5
+    WOULD_MISS_DEADLINE = 6
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("predicted_tokens", "tokens", "workload", UNSET, "output tokens that the predictor expects, for policies"),
     Column("deadline_ns", "ns", "workload", UNSET, "due so long after arrival: the TTFT target, or else the E2E target"),
     Column("client", "index", "cluster", UNSET, "client of the closed loop that sent it"),
+    Column("retries", "count", "cluster", 0, "times its client sent it again after a refusal or a time-out"),
     Column("replica", "index", "cluster", UNSET, "replica that served it"),
     Column("first_scheduled_ns", "ns", "engine", UNSET, "when a step that holds it was first formed"),
     Column("first_token_ns", "ns", "engine", UNSET, "when the client sees the first token"),
@@ -71,6 +75,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("cached_tokens", "tokens", "engine", 0, "tokens that were not computed for it because their KV was cached"),
     Column("preemptions", "count", "engine", 0, "times it lost its KV blocks"),
     Column("max_itl_ns", "ns", "engine", UNSET, "longest gap between two successive tokens"),
+    Column("wait_router_ns", "ns", "cluster", 0, "waited at the router until a replica had a place (late binding)"),
     Column("wait_step_ns", "ns", "engine", 0, "waited for the next step to be formed, before the scheduler looked"),
     Column("wait_slots_ns", "ns", "engine", 0, "waited because max_num_seqs requests were running"),
     Column("wait_kv_ns", "ns", "engine", 0, "waited because too few KV blocks were free"),
@@ -192,6 +197,8 @@ class RequestTable:
         """None: nobody shares a prefix"""
         self.targets: tuple[Targets, ...] = (Targets(),) * len(classes)
         """of each class"""
+        self.draws: np.ndarray | None = None
+        """numbers in [0, 1) that routing may use, float64[rows, draws]; None: nobody asked for any"""
         self.re_estimate = 0.0
         """a request that outlives its prediction is expected to make so many times as many tokens; 0: no correction"""
         self.handoffs: HandoffTable | None = None

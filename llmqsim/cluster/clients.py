@@ -16,18 +16,19 @@ import simpy
 from llmqsim import clock
 from llmqsim.clients import Clients, Loop
 from llmqsim.cluster import source
-from llmqsim.requests import INDEX, UNSET, Outcome, RequestTable
+from llmqsim.cluster.patience import Again, Watch
+from llmqsim.requests import INDEX, UNSET, Outcome, Reason, RequestTable
 
 
 class ClientSide:
-    """All clients of a run. `submit` and `abort` lead to the router; `finished` hears of the engine's last token."""
+    """All clients of a run. `submit` (False: refused) and `abort` lead to the servers; `finished` hears of last tokens."""
 
     def __init__(
         self,
         env: simpy.Environment,
         table: RequestTable,
         clients: Clients,
-        submit: Callable[[int], None],
+        submit: Callable[[int], Reason],
         abort: Callable[[int], None],
     ):
         self.env = env
@@ -36,71 +37,69 @@ class ClientSide:
         self.last_ns = 0
         """when a client last saw or did something"""
         self._submit, self._abort = submit, abort
-        self._timeout_ns = clients.timeout_ns
-        self._watched: deque[int] = deque()
-        self._wake: clock.Wake | None = None
         self._loop_of: dict[int, ClosedLoop] = {}
         for loop in clients.loops:
             sender = ClosedLoop(self, loop)
             self._loop_of.update(dict.fromkeys(loop.rows.tolist(), sender))
         self._open = OpenLoop(self, self._open_rows(clients), clients.max_in_flight)
-        if self._timeout_ns is not None:
-            env.process(self._watch())
+        timeout_ns, retries = clients.timeout_ns, clients.retries
+        self._watch = None if timeout_ns is None else Watch(env, table, timeout_ns, self._give_up)
+        self._again = None if retries is None else Again(env, table, retries, self._leave)
 
     def _open_rows(self, clients: Clients) -> np.ndarray:
-        """Rows in no loop; what the servers refuse never leaves."""
+        """Rows in no loop; what the servers could never serve never leaves."""
         leaves = self.table.outcome != Outcome.REJECTED
         for loop in clients.loops:
             leaves[loop.rows] = False
         return np.flatnonzero(leaves)
 
     def send(self, row: int) -> None:
-        """A request leaves its client now."""
-        self.last_ns = self.table.arrival_ns[row] = self.env.now
-        self._submit(row)
-        if self._timeout_ns is not None:
-            self._watched.append(row)
-            if self._wake is not None:
-                self._wake.fire(clock.DELIVER)
+        """A request leaves its client now, for the first time."""
+        self.table.arrival_ns[row] = self.env.now
+        self._leave(row)
+
+    def _leave(self, row: int) -> None:
+        self.last_ns = self.env.now
+        if self._watch is not None:
+            self._watch.sent(row)
+        reason = self._submit(row)
+        if reason != Reason.NONE:
+            self._refused(row, reason)
+
+    def _refused(self, row: int, reason: Reason) -> None:
+        """The servers did not let it in; that takes no time."""
+        if self._watch is not None:
+            self._watch.refused(row)
+        if self._again is not None and self._again.after(row, Outcome.REJECTED):
+            return
+        self.table.data[INDEX["outcome"], row] = Outcome.REJECTED
+        self.table.data[INDEX["reason"], row] = reason
+        self._sender(row).answered(row, self.env.now)
 
     def finished(self, row: int) -> None:
         """The engine has ended this request; its client sees that at finish_ns, unless it gives up before."""
         seen_ns = int(self.table.finish_ns[row])
-        if self._timeout_ns is None or seen_ns <= self.table.arrival_ns[row] + self._timeout_ns:
+        if self._watch is None or self._watch.in_time(row, seen_ns):
             self.last_ns = max(self.last_ns, seen_ns)
             self._sender(row).answered(row, seen_ns)
 
     def _sender(self, row: int) -> ClosedLoop | OpenLoop:
         return self._loop_of.get(row, self._open)
 
-    def _watch(self):
-        """SimPy process: look at each request when its time is up; the order of sending is that of deadlines."""
-        while True:
-            if not self._watched:
-                self._wake = clock.Wake(self.env)
-                yield self._wake
-                self._wake = None
-            row = self._watched[0]
-            deadline_ns = int(self.table.arrival_ns[row]) + self._timeout_ns
-            if not self._answered_by(row, deadline_ns):
-                yield clock.At(self.env, deadline_ns, clock.DELIVER)
-                if not self._answered_by(row, deadline_ns):
-                    self._give_up(row)
-            self._watched.popleft()
-
-    def _answered_by(self, row: int, deadline_ns: int) -> bool:
-        return UNSET < self.table.finish_ns[row] <= deadline_ns
-
     def _give_up(self, row: int) -> None:
         """The client hangs up. The last token may be on its way to it; if not, the servers are told to stop."""
         data, now = self.table.data, self.env.now
         if data[INDEX["finish_ns"], row] == UNSET:
             self._abort(row)
+        self.last_ns = now
+        if self._again is not None and self._again.after(row, Outcome.TIMED_OUT):
+            data[INDEX["outcome"], row] = Outcome.UNFINISHED
+            return
         data[INDEX["outcome"], row] = Outcome.TIMED_OUT
         data[INDEX["finish_ns"], row] = UNSET
         if data[INDEX["first_token_ns"], row] > now:
             data[INDEX["first_token_ns"], row] = UNSET
-        self.last_ns = data[INDEX["gave_up_ns"], row] = now
+        data[INDEX["gave_up_ns"], row] = now
         self._sender(row).answered(row, now)
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import simpy
 
+from llmqsim import rng
 from llmqsim.clients import Clients
 from llmqsim.cluster.admission import refuse_unservable
 from llmqsim.cluster.clients import ClientSide
 from llmqsim.cluster.door import Door
 from llmqsim.cluster.fleet import PREFILL, Fleet, Pool
-from llmqsim.cluster.router import Router
+from llmqsim.cluster.gate import Gate
+from llmqsim.cluster.router import Router, Stop
 from llmqsim.cluster.stations import StationsReplica
 from llmqsim.cost.stations import Stations
 from llmqsim.engine.deployment import Deployment
@@ -42,32 +42,31 @@ class Cluster:
         self.fleet = fleet = Fleet.of(servers)
         refuse_unservable(table, fleet)
         self.replicas = self._replicas(fleet)
-        if fleet.only is not None:
-            submit, abort = self._one_pool(fleet.only)
-        else:
-            self._door = Door(self.env, table, fleet, self.replicas, self._told)
-            submit, abort = self._door.submit, self._door.abort
-        self._clients = ClientSide(self.env, table, clients, submit, abort)
-        self._impatient = clients.timeout_ns is not None
+        front = fleet.pools[0].deployment
+        if table.draws is None and (draws := fleet.draws):
+            table.draws = rng.stream(0, 0, "routing").random((len(table), draws))
+        self._inside = self._one_pool(fleet.only) if fleet.only is not None else self._pools(fleet)
+        self._gate = Gate(self.env, table, front.admission, self._inside.submit, lambda: self._inside.waiting)
+        self._clients = ClientSide(self.env, table, clients, self._gate.submit, self._abort)
+        reports = any(pool.deployment.signal_age_ns for pool in fleet.pools)
+        self._impatient = clients.timeout_ns is not None or reports
 
-    def _one_pool(self, servers: Deployment) -> tuple[Callable[[int], None], Callable[[int], None]]:
+    def _one_pool(self, servers: Deployment) -> Router:
         """One router, one kind of replica: no door."""
-        router = Router(
-            self.env,
-            self.table.data[INDEX["replica"]],
-            servers.routing,
-            [replica.submit for replica in self.replicas],
-            to_ns(servers.host.request_before_s),
-            [replica.abort for replica in self.replicas],
-        )
+        stops = [Stop(replica.submit, replica.abort, replica.report) for replica in self.replicas]
+        router = Router(self.env, self.table, servers, stops, self.table.data[INDEX["replica"]], draws=self.table.draws)
 
         def finished(row: int) -> None:
             router.finished(row)
-            self._clients.finished(row)
+            self._told(row)
 
         for replica in self.replicas:
             replica.on_finish = finished
-        return router.submit, router.abort
+        return router
+
+    def _pools(self, fleet: Fleet) -> Door:
+        """Several pools: a door in front of their routers."""
+        return Door(self.env, self.table, fleet, self.replicas, self._told)
 
     def _replicas(self, fleet: Fleet) -> list[ReferenceReplica | StationsReplica]:
         """All replicas, numbered through."""
@@ -89,12 +88,17 @@ class Cluster:
         return (PipelinedReplica if pipelined else ReferenceReplica)(*given)
 
     def _told(self, row: int) -> None:
+        self._gate.finished(row)
         self._clients.finished(row)
+
+    def _abort(self, row: int) -> None:
+        self._gate.taken_back(row)
+        self._inside.abort(row)
 
     @property
     def links(self) -> tuple[LinkUsage, ...]:
         """What the links between pools did; empty without any."""
-        handoffs = None if self.fleet.only is not None else self._door.handoffs
+        handoffs = self._inside.handoffs if isinstance(self._inside, Door) else None
         return () if handoffs is None else handoffs.links.usage()
 
     def run(self, until_ns: int | None = None) -> int:
@@ -105,6 +109,7 @@ class Cluster:
         self.env.run(until=until_ns)
         for replica in self.replicas:
             replica.close()
+        self._inside.close()
         if until_ns is not None:
             return self.env.now
         if ((self.table.outcome == Outcome.UNFINISHED) & (self.table.arrival_ns != UNSET)).any():

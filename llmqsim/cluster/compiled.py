@@ -44,6 +44,12 @@ def why_not(table: RequestTable, deployment: Deployment, clients: Clients) -> st
         policy = getattr(deployment, field)
         if type(policy) not in forms:
             return f"{key} '{name_of(field, policy)}'"
+    if not deployment.admission.open:
+        return f"admission '{name_of('admission', deployment.admission)}'"
+    if deployment.late_binding is not None:
+        return "routing.late_binding"
+    if clients.retries is not None:
+        return "clients that try again"
     if _caches(deployment) and (reason := _strange_prefixes(table, deployment)):
         return reason
     return None

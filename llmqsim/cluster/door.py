@@ -9,7 +9,7 @@ import simpy
 
 from llmqsim.cluster.fleet import DECODE, PREFILL, Fleet, Pool
 from llmqsim.cluster.handoff import HandOffs
-from llmqsim.cluster.router import Router
+from llmqsim.cluster.router import Router, Stop
 from llmqsim.cluster.trip import Trip
 from llmqsim.engine import rules
 from llmqsim.engine.handoff import Handoff
@@ -84,10 +84,8 @@ class Door:
         replica_of = table.data[INDEX["replica"]]
         if pool.role == PREFILL:
             replica_of = table.handoffs.data[HANDOFF_INDEX["prefill_replica"]]
-        stops = [self._stop(replica, pool.role) for replica in replicas]
-        aborts = [replica.abort for replica in replicas]
-        before_ns = to_ns(servers.host.request_before_s)
-        router = Router(self._env, replica_of, servers.routing, stops, before_ns, aborts, first)
+        stops = [Stop(self._stop(replica, pool.role), replica.abort, replica.report) for replica in replicas]
+        router = Router(self._env, table, servers, stops, replica_of, first, self._fleet.draws_of(table.draws, pool.name))
         self._pools[pool.name] = OpenPool(pool, replicas, router, table)
         for replica in replicas:
             self._listen(replica, pool.role)
@@ -137,6 +135,16 @@ class Door:
                 chosen=chosen,
             )
         )
+
+    @property
+    def waiting(self) -> int:
+        """Requests in the queues of all replicas, as they last reported."""
+        return sum(pool.router.waiting for pool in self._pools.values())
+
+    def close(self) -> None:
+        """The run is over."""
+        for pool in self._pools.values():
+            pool.router.close()
 
     def abort(self, row: int) -> None:
         """The client has given up."""

@@ -50,6 +50,21 @@ class Fleet:
         """The deployment, where there is one pool for everybody."""
         return self.pools[0].deployment if self.placement is None else None
 
+    @property
+    def draws(self) -> int:
+        """Random numbers that the routers of all pools need for a request."""
+        return sum(pool.deployment.routing.draws for pool in self.pools)
+
+    def draws_of(self, draws: np.ndarray | None, name: str) -> np.ndarray | None:
+        """Of all draws (float64[rows, draws]) those of one pool."""
+        first = 0
+        for pool in self.pools:
+            own = pool.deployment.routing.draws
+            if pool.name == name:
+                return draws[:, first : first + own] if own else None
+            first += own
+        raise KeyError(name)
+
     def visitors(self, table: RequestTable) -> dict[str, np.ndarray]:
         """Which requests could visit each pool, bool[rows]."""
         if self.placement is None:

@@ -57,6 +57,10 @@ class StationsReplica:
         if self._in_station is None and len(self._queue) == 1:
             clock.At(self.env, self.env.now, clock.FORM + self.index).callbacks.append(lambda _: self._start())
 
+    def report(self) -> tuple[int, int, int]:
+        """What the router hears of it: requests waiting, requests running, KV blocks held (there are none)."""
+        return len(self._queue), (self._in_station is not None) + len(self._decoding), 0
+
     def abort(self, row: int) -> None:
         """The client has given up. A prompt in the station is computed to its end, for nobody."""
         self._tally()

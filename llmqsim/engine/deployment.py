@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from llmqsim.cost.lower import StepCost
 from llmqsim.cost.stations import Stations
@@ -12,6 +12,7 @@ from llmqsim.kv.pool import KvPool
 from llmqsim.kv.prefix import PrefixPool
 from llmqsim.kv.transfer import HostLink
 from llmqsim.options import EngineOptions, HostCost
+from llmqsim.policies.admission import All
 from llmqsim.requests import RequestTable
 
 
@@ -30,6 +31,11 @@ class Deployment:
     batching: object
     ordering: object
     preemption: object
+    admission: object = field(default=All())
+    signal_age_ns: int = 0
+    """how often replicas report to the router; 0: it sees them as they are"""
+    late_binding: int | None = None
+    """most requests in flight at a replica, others wait at the router; None: all are sent at once"""
 
     def __post_init__(self) -> None:
         """Policies that ask what steps cost are told (a field `costs`)."""

@@ -112,6 +112,10 @@ class ReferenceReplica:
         if self._wake is not None:
             self._wake.fire(clock.FORM + self.index)
 
+    def report(self) -> tuple[int, int, int]:
+        """What the router hears of it: requests waiting, requests running, KV blocks held."""
+        return len(self.queue) + len(self.swapped), len(self.running), self.pool.held_blocks
+
     def abort(self, row: int) -> None:
         """The client has given up: the request leaves at once with its blocks; its rows under way are wasted.
 

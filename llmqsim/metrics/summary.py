@@ -12,6 +12,7 @@ from llmqsim.metrics.distribution import NS_PER_S, ratio
 from llmqsim.metrics.kv_cap import suggested_cap
 from llmqsim.metrics.notes import notes
 from llmqsim.metrics.prediction import prediction
+from llmqsim.metrics.routing import routing
 from llmqsim.metrics.stability import stability
 from llmqsim.metrics.starvation import starvation
 from llmqsim.metrics.waiting import waiting_for
@@ -131,6 +132,7 @@ def summarise(result: Result) -> dict[str, Any]:
         "clients": clients(table, measured, whole),
         "warmup": _warmup(result),
         "utilisation": usage.utilisation(result.usage, whole),
+        "routing": routing(table, served, len(result.usage)),
         "kv": kv,
         **_pools(result, whole),
         **_waste(result, preemptions),

@@ -8,6 +8,7 @@ from llmqsim.metrics.distribution import NS_PER_S, exact_sum, ratio
 from llmqsim.requests import WAITS, RequestTable
 
 WORDS: dict[str, str] = {
+    "router": "a replica with a place (routing.late_binding)",
     "slots": "a free slot (max_num_seqs)",
     "kv": "free KV blocks",
     "token_budget": "room in a step's token budget",

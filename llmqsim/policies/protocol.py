@@ -163,12 +163,51 @@ class StepDraft(Protocol):
         """Say why the policy lets nobody enter ("slots", "kv", "token_budget"), and when to ask again at the latest."""
 
 
+class Signal(Protocol):
+    """What a replica reports of itself, as of `routing.signal_age` ago at most."""
+
+    waiting: int
+    """requests in its queue, preempted ones included"""
+    running: int
+    """requests that hold a slot"""
+    held_blocks: int
+    """KV blocks that requests hold"""
+
+
 class RouterView(Protocol):
-    """One replica as the router knows it: only what passed through the router itself."""
+    """One replica as the router knows it: what passed through the router itself, and what the replica reported."""
 
     index: int
     outstanding: int
     """requests sent there and not yet finished, counted at the router"""
+    signal: Signal
+    """the last report, for policies with `reads_signals`"""
+    sent_since: int
+    """requests sent there since the report and not yet finished"""
+    blocks_since: int
+    """KV blocks of their prompts"""
+    block_size: int
+    usable_blocks: int
+    """KV blocks that its pool has"""
+
+
+class RoutedRequest(Protocol):
+    """A request as the router sees it when it arrives. There is no `output_tokens` here."""
+
+    row: int
+    prompt_tokens: int
+    max_tokens: int
+    class_name: str
+    tenant_id: int
+    priority: int
+    predicted_tokens: int
+    """-1 without a predictor"""
+    due_ns: int
+    """when its first token (or, without a TTFT target, its last) is promised; -1 without a target"""
+    prefix_blocks: Sequence[int]
+    """hashes of the prompt's leading full KV blocks that others may share, from the start"""
+    draws: Sequence[float]
+    """as many numbers in [0, 1) as the policy's `draws`, this request's own"""
 
 
 class Batching:
@@ -271,15 +310,68 @@ class Preemption:
         return True
 
 
-class Routing(Protocol):
-    """Which replica? `state` is what `start()` returned; ties by lowest index unless the policy says otherwise."""
+class FrontView(Protocol):
+    """All replicas together, as admission sees them when a request arrives."""
 
-    sees_state: bool
+    now_ns: int
+    outstanding: int
+    """requests that were let in and have not finished"""
+    waiting: int
+    """of these, in the replicas' queues (as last reported) or held at the router"""
+
+    def finished_within(self, window_ns: int) -> int:
+        """Requests that finished in the last `window_ns`."""
+
+
+class Admission:
+    """May a request enter? Base of admission policies. `state` is what `start` returned."""
+
+    open = False
+    """does it let everybody in?"""
+    needs_deadlines = False
+    """does it look at `due_ns`?"""
+    reads_signals = False
+    """does it look at what replicas report?"""
+    reason = "queue_full"
+    """why it refuses: one of requests.Reason, in small letters"""
+
+    def start(self) -> list:
+        """The policy's memory of one run."""
+        return []
+
+    def admit(self, state: list, request: RoutedRequest, front: FrontView) -> bool:
+        """May it enter now?"""
+        raise NotImplementedError(f"{type(self).__name__} must say who may enter")
+
+
+class Routing:
+    """Which replica? Base of routing policies. `state` is what `start` returned; `choose` returns the index of one of
+    the views it was given, which may be fewer than all (`routing.late_binding`).
+    """
+
+    sees_state = False
     """does it look at the replicas? If not, arrivals may be handed out in bulk."""
+    reads_signals = False
+    """does it look at what replicas report?"""
+    draws = 0
+    """random numbers that it needs for each request"""
+    needs_predictions = False
+    """does it need `predicted_tokens`?"""
 
-    def start(self, replicas: int) -> list: ...
+    def start(self, replicas: int) -> list:
+        """The policy's memory of one run."""
+        return []
 
-    def choose(self, state: list, request: int, replicas: Sequence[RouterView]) -> int: ...
+    def unfit(self, replicas: int, classes: tuple[str, ...]) -> str | None:
+        """What of its parameters does not go with so many replicas and these traffic classes; None if all does."""
+        return None
+
+    def choose(self, state: list, request: RoutedRequest, replicas: Sequence[RouterView]) -> int:
+        """The index of one of the views."""
+        raise NotImplementedError(f"{type(self).__name__} must choose a replica")
+
+    def finished(self, state: list, request: RoutedRequest, index: int) -> None:
+        """A request that was sent to this replica has ended, or was taken back."""
 
 
 class PlacedRequest(Protocol):

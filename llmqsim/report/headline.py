@@ -10,6 +10,9 @@ REJECTED: dict[str, str] = {
     "exceeds_max_model_len": "longer than max_model_len",
     "exceeds_kv_pool": "larger than the KV pool",
     "exceeds_token_budget": "longer than a step's token budget",
+    "rate_limited": "over the rate limit",
+    "queue_full": "queue full",
+    "would_miss_deadline": "would have missed the deadline",
 }
 """each Reason of requests.py in words"""
 

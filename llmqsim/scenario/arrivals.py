@@ -132,6 +132,22 @@ Arrivals = Annotated[
 ]
 
 
+class Retries(Spec):
+    """A client whose request was refused, or who gave up, sends the same request again after a while."""
+
+    attempts: Annotated[int, rules.whole(1, 100)] = Field(description="How often it tries again at most.")
+    backoff: Duration = Field(1.0, description="Pause before the first retry, seconds.")
+    multiplier: Annotated[float, rules.between(1, 100)] = Field(
+        2.0, description="Each further pause is so many times as long."
+    )
+    jitter: Annotated[float, rules.between(0, 1)] = Field(
+        0.5, description="Each pause is drawn evenly from pause × (1 - jitter) to pause × (1 + jitter)."
+    )
+    after: Annotated[str, rules.choice("both", "refusal", "timeout")] = Field(
+        "both", description="What is tried again: `refusal` by admission, `timeout` of the client, or `both`."
+    )
+
+
 class Clients(Spec):
     """How the load generator, or the users, behave between and around requests."""
 
@@ -147,4 +163,9 @@ class Clients(Spec):
     )
     timeout: Duration | None = Field(
         None, description="A client gives up when its answer is not complete this long after sending, seconds."
+    )
+    retries: Retries | None = Field(
+        None,
+        description="Sending again what was refused or timed out. Latencies count from the first sending; waits and "
+        "tokens are those of the last.",
     )

@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from llmqsim import policies, registry
+from llmqsim import policies, registry, rng
 from llmqsim.cluster.admission import refusals
+from llmqsim.cluster.fits import front_faults
+from llmqsim.cluster.fleet import Fleet
 from llmqsim.cost import lower
 from llmqsim.cost.host import mixed_step_s, step_base_s
 from llmqsim.cost.stations import Stations
@@ -28,6 +30,7 @@ from llmqsim.scenario import fitting
 from llmqsim.scenario.deployment import QUANTIZATIONS, Batching, Preemption
 from llmqsim.scenario.load import Scenario
 from llmqsim.scenario.schema import WarmupRequests
+from llmqsim.units import to_ns
 from llmqsim.workload import build as workload
 from llmqsim.workload import deadlines
 
@@ -99,6 +102,9 @@ def build_servers(scenario: Scenario) -> Servers:
         batching=batching,
         ordering=_policy(scenario, "engine.ordering", "ordering", spec.engine.ordering),
         preemption=_policy(scenario, "engine.preemption", "preemption", preemption_of(scenario)[0]),
+        admission=_policy(scenario, "admission", "admission", spec.admission),
+        signal_age_ns=to_ns(spec.routing.signal_age or 0.0),
+        late_binding=spec.routing.late_binding,
     )
     _check_fit(scenario, fitting.of_servers(deployment))
     _check_swap(scenario, deployment)
@@ -126,6 +132,10 @@ def build_workload(
     _check_fit(scenario, fitting.of_traffic(servers.deployment, made.table))
     servers.check_visits(scenario, made.table)
     _check_any_servable(scenario, made, servers)
+    fleet = Fleet.of(servers.everything)
+    _check_front(scenario, made, fleet)
+    if draws := fleet.draws:
+        made.table.draws = rng.stream(seed, replication, "routing").random((len(made.table), draws))
     return replace(made, notes=(*made.notes, *_over_reserved(made.table, servers.deployment)))
 
 
@@ -149,6 +159,20 @@ def _promise(scenario: Scenario, table: RequestTable) -> None:
     own = {name: spec.slo.model_dump() for name, spec in classes.items() if spec.slo is not None}
     shared = scenario.spec.slo.model_dump() if scenario.spec.slo is not None else {}
     deadlines.fill(table, shared, own)
+
+
+def _check_front(scenario: Scenario, made: workload.Workload, fleet: Fleet) -> None:
+    """Routers and admission, with the requests and replicas of this run."""
+    faults = []
+    for pool in fleet.pools:
+        before = "" if fleet.only is not None else f"pools.{pool.name}."
+        for key, told in front_faults(made.table, pool.deployment, alone=fleet.only is not None):
+            faults.append(scenario.fault(key if key == "admission" else before + key, told))
+        if made.clients.retries is not None and isinstance(pool.deployment.cost, Stations):
+            faults.append(scenario.fault("workload.clients.retries", "are not modelled with cost.model stations"))
+    faults = list(dict.fromkeys(faults))
+    if faults:
+        raise ScenarioError(*faults)
 
 
 def _over_reserved(table: RequestTable, deployment: Deployment) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from llmqsim.scenario.kinds import (
     File,
     Flag,
     HostTime,
+    Pause,
     Policy,
     Slots,
     Spec,
@@ -30,7 +31,26 @@ class Routing(Policy):
     """Which replica a request goes to. `routing: NAME` is short for `{policy: NAME}`; other keys are its parameters."""
 
     policy: Annotated[str, rules.text("the name of a routing policy", "least_outstanding")] = Field(
-        description="Routing policy: round_robin, least_outstanding, or one that you registered."
+        description="Routing policy: round_robin, random, least_outstanding, power_of_two, least_loaded, least_kv, "
+        "least_predicted_work, prefix_affinity, session_sticky, by_class, by_length, or one that you registered."
+    )
+    signal_age: Pause | None = Field(
+        None,
+        description="How often replicas report what they hold (least_loaded, least_kv); between two reports the router "
+        "works with the last one. Default 0: it sees them as they are.",
+    )
+    late_binding: Slots | None = Field(
+        None,
+        description="Most requests in flight at a replica. Others wait at the router, first come first served, and get "
+        "their replica only when one has a place. Default: every request is sent at once.",
+    )
+
+
+class Admission(Policy):
+    """May a request enter? `admission: NAME` is short for `{policy: NAME}`; other keys are its parameters."""
+
+    policy: Annotated[str, rules.text("the name of an admission policy", "queue_cap")] = Field(
+        description="Admission policy: all, token_bucket, queue_cap, deadline, or one that you registered."
     )
 
 

@@ -70,7 +70,7 @@ def json_schema() -> dict[str, Any]:
     inside.append((definitions["Workload"], "predictor"))
     for owner in (schema, definitions["TrafficClass"]):
         _also_text(owner["properties"], "slo", "an SLO as a tool spells it, such as 'ttft:500 tpot:50'")
-    for owner, key in ((schema, "routing"), *inside):
+    for owner, key in ((schema, "routing"), (schema, "admission"), *inside):
         _also_text(owner["properties"], key, "name of the policy")
     extra = {key: {"description": text, **rule} for key, (_, text, rule) in FILE_KEYS.items()}
     return {

@@ -15,6 +15,7 @@ from llmqsim.scenario.source import Fault, Node
 
 POLICIES: tuple[shape.Path, ...] = (
     ("routing",),
+    ("admission",),
     ("engine", "batching"),
     ("engine", "ordering"),
     ("engine", "preemption"),

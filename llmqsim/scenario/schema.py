@@ -12,7 +12,7 @@ from typing import Annotated, Union
 from pydantic import Field, Tag
 
 from llmqsim.scenario import rules
-from llmqsim.scenario.deployment import CalibratedCost, Engine, Routing, StepCost
+from llmqsim.scenario.deployment import Admission, CalibratedCost, Engine, Routing, StepCost
 from llmqsim.scenario.kinds import Count, Duration, Flag, Index, Replicas, Spec, Text, by_keys
 from llmqsim.scenario.machine import GpuChoice, Interconnect, Model
 from llmqsim.scenario.pools import HandoffSpec, Placement, PoolSpec
@@ -86,6 +86,9 @@ class ScenarioSpec(Spec):
         1, description="Stages of layers, one after the other, each on tensor_parallel_size GPUs."
     )
     routing: Routing = Field(Routing(policy="round_robin"), description="Which replica a request goes to.")
+    admission: Admission = Field(
+        Admission(policy="all"), description="Whether a request may enter at all. One that is refused counts as a miss."
+    )
     engine: Engine = Field(Engine(), description="The serving engine's options.")
     cost: StepCost = Field(CalibratedCost(), description="How long a step takes.")
     pools: dict[str, PoolSpec] | None = Field(

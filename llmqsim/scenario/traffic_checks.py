@@ -137,6 +137,18 @@ def clients_have_something_to_do(tree: Tree) -> Iterator[Finding]:
         yield turn, f"needs something that waits for an answer: {cap}, or arrivals of process closed_loop"
 
 
+def retries_have_a_reason(tree: Tree) -> Iterator[Finding]:
+    """Somebody must refuse, or give up, before there is anything to try again."""
+    key = "workload.clients.retries"
+    if key not in tree:
+        return
+    refuses = tree.get("admission.policy") not in (None, "all")
+    gives_up = "workload.clients.timeout" in tree
+    after = tree.get(f"{key}.after") or "both"
+    if not (refuses and after != "timeout") and not (gives_up and after != "refusal"):
+        yield key, f"never happens (after: {after}): set workload.clients.timeout, or an admission policy that refuses"
+
+
 def warm_up_can_drain(tree: Tree) -> Iterator[Finding]:
     """Only a closed loop can hold back its requests until a warm-up is over."""
     if tree.get("run.warmup.drain") is True and _process(tree, "workload") != CLOSED:
@@ -152,5 +164,6 @@ ALL: tuple[Check, ...] = (
     gamma_has_one_shape,
     length_bounds,
     clients_have_something_to_do,
+    retries_have_a_reason,
     warm_up_can_drain,
 )

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from llmqsim.clients import Clients
+from llmqsim import rng
+from llmqsim.clients import Clients, Retries
 from llmqsim.errors import ScenarioError
 from llmqsim.memory import require
 from llmqsim.requests import RequestTable
@@ -26,6 +27,8 @@ from llmqsim.workload.rows import Rows
 
 BYTES_PER_KEPT_REQUEST = 800
 """peak memory of a run whose requests are all kept and written as CSV, measured on a million of them"""
+LONGEST_PAUSE_S = 1e7
+"""116 days: what a pause that doubles too often is cut to"""
 TRACE_HASH_BLOCK_TOKENS = 512
 """of Mooncake's published traces"""
 
@@ -90,7 +93,7 @@ def build(
     table.prefixes = _prefixes(shared, rows, which, block_size, seed, replication)
     if "predictor" in given:
         predict.fill(table, given["predictor"], folder, seed, replication)
-    return Workload(table, tuple(notes), rows.source, rows.rate, _clients(given.get("clients") or {}, rows))
+    return Workload(table, tuple(notes), rows.source, rows.rate, _clients(given.get("clients") or {}, rows, seed, replication))
 
 
 def _nobody(duration: float | None) -> str:
@@ -112,14 +115,26 @@ def _prefixes(spec: dict, rows: Rows, which: np.ndarray, block_size: int, seed: 
     return made if made is None else replace(made, warm=bool(spec.get("warm")))
 
 
-def _clients(spec: dict, rows: Rows) -> Clients:
+def _clients(spec: dict, rows: Rows, seed: int, replication: int) -> Clients:
     timeout = spec.get("timeout")
     return Clients(
         loops=rows.loops,
         max_in_flight=spec.get("max_in_flight"),
         turnaround_ns=round((spec.get("turnaround") or 0.0) * NS_PER_S),
         timeout_ns=None if timeout is None else max(1, round(timeout * NS_PER_S)),
+        retries=_retries(spec.get("retries"), len(rows.arrival_ns), seed, replication),
     )
+
+
+def _retries(spec: dict | None, rows: int, seed: int, replication: int) -> Retries | None:
+    """Pauses before each attempt of each request, drawn now, so that variants of a run share them."""
+    if spec is None:
+        return None
+    even = rng.stream(seed, replication, "retries").random((rows, spec["attempts"]))
+    pause_s = spec["backoff"] * spec["multiplier"] ** np.arange(spec["attempts"])
+    pause_s = pause_s * (1 + spec["jitter"] * (2 * even - 1))
+    delays_ns = np.rint(np.minimum(pause_s, LONGEST_PAUSE_S) * NS_PER_S).astype(np.int64)
+    return Retries(delays_ns, spec["after"] != "timeout", spec["after"] != "refusal")
 
 
 def _limit(rows: Rows, max_tokens: Any, max_model_len: int | None, notes: list[str]):
