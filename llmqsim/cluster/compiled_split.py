@@ -45,6 +45,8 @@ def why_not(table: RequestTable, fleet: Fleet, clients: Clients) -> str | None:
     for pool in fleet.pools:
         if reason := _strange_pool(pool.deployment):
             return f"pools.{pool.name}.{reason}"
+    if not fleet.pools[0].deployment.admission.open:
+        return f"admission '{name_of('admission', fleet.pools[0].deployment.admission)}'"
     if clients.loops or clients.max_in_flight is not None or clients.timeout_ns is not None:
         return "pools with clients that wait for answers or give up"
     if table.prefixes is not None:
