@@ -15,7 +15,8 @@ KINDS = (
     ("predictor", "workload.predictor", "How many output tokens do schedulers expect of a request?"),
     ("batching", "engine.batching", "What runs in a step?"),
     ("preemption", "engine.preemption", "Who gives way when KV blocks run out, and where does its KV go?"),
-    ("routing", "routing", "Which replica does a request go to?"),
+    ("routing", "routing", "Which replica does a request go to? Signals that are old, late binding: [routing.md](routing.md)."),
+    ("admission", "admission", "May a request enter at all?"),
 )
 
 _INTRODUCTION = """# Policies

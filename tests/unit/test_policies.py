@@ -345,7 +345,7 @@ def test_the_page_of_policies_is_up_to_date_and_names_every_one():
 
     page = (Path(__file__).parents[2] / "docs" / "policies.md").read_text(encoding="utf-8")
     assert page == markdown() + "\n", "write it again with `llmqsim schema --policies > docs/policies.md`"
-    for kind in ("ordering", "predictor", "batching", "preemption", "routing"):
+    for kind in ("ordering", "predictor", "batching", "preemption", "routing", "admission"):
         for name, cls in registry.classes(kind).items():
             if cls.__module__.startswith("llmqsim."):
                 assert f"### {name}\n" in page, name

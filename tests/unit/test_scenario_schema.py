@@ -11,12 +11,12 @@ import yaml
 
 from llmqsim import policies, registry
 from llmqsim.scenario import json_schema, markdown, shape
-from llmqsim.scenario.deployment import Batching, Ordering, Preemption, Routing
+from llmqsim.scenario.deployment import Admission, Batching, Ordering, Preemption, Routing
 from llmqsim.scenario.load import load, load_text
 from llmqsim.scenario.schema import ScenarioSpec
 
 ROOT = Path(__file__).parents[2]
-POLICIES = {"routing": Routing, "batching": Batching, "ordering": Ordering, "preemption": Preemption}
+POLICIES = {"admission": Admission, "routing": Routing, "batching": Batching, "ordering": Ordering, "preemption": Preemption}
 SCENARIOS = sorted((ROOT / "scenarios").glob("*.yaml"))
 
 
@@ -155,6 +155,6 @@ def test_a_resolved_scenario_satisfies_the_json_schema():
 
 @pytest.mark.parametrize("kind", POLICIES)
 def test_every_policy_is_named_where_its_key_is_described(kind):
-    ours = [n for n in registry.names(kind) if type(registry.make(kind, n)).__module__.startswith(policies.__name__)]
+    ours = [n for n in registry.names(kind) if registry.classes(kind)[n].__module__.startswith(policies.__name__)]
     described = POLICIES[kind].model_fields["policy"].description
     assert len(ours) > 1 and [name for name in ours if name not in described] == []

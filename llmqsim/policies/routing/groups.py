@@ -6,7 +6,7 @@ Pools with their own GPUs and options are another thing (docs/disaggregation.md)
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from llmqsim.policies.protocol import RoutedRequest, RouterView, Routing
@@ -37,7 +37,7 @@ class ByClass(Routing):
     Within a group: the fewest in flight. rest : a list of replicas; by default those that no group names, or all.
     """
 
-    groups: dict = field(default_factory=dict)
+    groups: dict = param(None)
     rest: tuple = param(())
     sees_state = True
 
