@@ -110,6 +110,6 @@ def _lengths() -> Iterator[tuple[str, str]]:
 
 
 def _policies(kind: str) -> Iterator[tuple[str, str]]:
-    for name in registry.names(kind):
-        text = type(registry.make(kind, name)).__doc__ or "no description"
+    for name, cls in registry.classes(kind).items():
+        text = cls.__doc__ or "no description"
         yield name, text.strip().split("\n\n")[0].replace("\n", " ")
