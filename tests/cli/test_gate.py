@@ -203,7 +203,9 @@ def test_the_plugin(here):
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "llmqsim.pytest_plugin", "-q", "-p", "no:cacheprovider", "--strict-markers",
          "test_service.py"],
-        capture_output=True, text=True, env=python_environment(), timeout=300, cwd=here,
+        capture_output=True, text=True, timeout=300, cwd=here,
+        # where llmqsim is installed its entry point loads the plugin, too, and pytest takes no plugin twice
+        env=python_environment(PYTEST_DISABLE_PLUGIN_AUTOLOAD="1"),
     )  # fmt: skip
     assert "2 failed, 2 passed" in done.stdout, done.stdout + done.stderr
     assert "SLO broken: attainment: 0.00 %" in done.stdout and "SLO not shown to be kept" in done.stdout
