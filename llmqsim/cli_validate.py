@@ -11,13 +11,24 @@ EXIT_OK = 0
 
 def add_commands(commands) -> None:
     """Add `validate` to the command line."""
-    validate = commands.add_parser("validate", help="predict measured serving runs, and say how far off the predictions are")
-    validate.add_argument("cases", nargs="*", metavar="RUNS", help="measured runs: YAML of cases, or JSON of a benchmark tool; docs/validate.md")
+    validate = commands.add_parser(
+        "validate", help="predict measured serving runs, and say how far off the predictions are"
+    )
+    validate.add_argument(
+        "cases",
+        nargs="*",
+        metavar="RUNS",
+        help="measured runs: YAML of cases, or JSON of a benchmark tool; docs/validate.md",
+    )
     validate.add_argument("--requests", metavar="DIR", help="folder of the request tables (default: as the cases say)")
-    validate.add_argument("--closed-loop", action="append", default=[], metavar="FILE", help="CSV of closed-loop points")
+    validate.add_argument(
+        "--closed-loop", action="append", default=[], metavar="FILE", help="CSV of closed-loop points"
+    )
     validate.add_argument("--static-batch", action="append", default=[], metavar="FILE", help="CSV of static batches")
     validate.add_argument("--server", metavar="FILE", help="YAML that describes who served a benchmark tool's runs")
-    validate.add_argument("--case", action="append", default=[], metavar="PATTERN", help="only cases or families like this")
+    validate.add_argument(
+        "--case", action="append", default=[], metavar="PATTERN", help="only cases or families like this"
+    )
     validate.add_argument("--workers", type=int, metavar="N", help="processes (default: one a core)")
     validate.add_argument("--out", required=True, metavar="DIR", help="folder for errors.csv, summary.csv and more")
     validate.add_argument("--page", metavar="FILE.md", help="also write a page of what was found")
@@ -37,7 +48,9 @@ def _validate(arguments: argparse.Namespace) -> int:
     if arguments.workers is not None and arguments.workers < 1:
         raise DataError(f"--workers: must be at least 1 (got {arguments.workers})")
     check_outputs({"--page": arguments.page}, arguments.cases)
-    cases = command.read(arguments.cases, arguments.requests, arguments.closed_loop, arguments.static_batch, arguments.server)
+    cases = command.read(
+        arguments.cases, arguments.requests, arguments.closed_loop, arguments.static_batch, arguments.server
+    )
     cases = command.chosen(cases, arguments.case)
     tell = (lambda line: print(line, file=sys.stderr, flush=True)) if arguments.progress else None
     found = command.validate(cases, arguments.workers, tell, command.peer_file_of(arguments.cases))
@@ -59,8 +72,12 @@ def _called(arguments: argparse.Namespace) -> str:
 
 def add_tune(actions) -> None:
     """Add `tune` to the actions of `calibrate`."""
-    tune = actions.add_parser("tune", help="host time and derate of your own deployment, from results of its benchmarks")
-    tune.add_argument("runs", nargs="+", metavar="RUNS", help="as for `llmqsim validate`: three at least, at different loads")
+    tune = actions.add_parser(
+        "tune", help="host time and derate of your own deployment, from results of its benchmarks"
+    )
+    tune.add_argument(
+        "runs", nargs="+", metavar="RUNS", help="as for `llmqsim validate`: three at least, at different loads"
+    )
     tune.add_argument("--server", metavar="FILE", help="YAML that describes who served a benchmark tool's runs")
     tune.add_argument("--requests", metavar="DIR", help="folder of the request tables")
     tune.add_argument("--case", action="append", default=[], metavar="PATTERN", help="only cases or families like this")

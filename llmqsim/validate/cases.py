@@ -91,7 +91,11 @@ def _case(item: Mapping, place: str, number: int, base: Path, requests: str | Pa
         value = item.get(key)
         if isinstance(value, kind):
             return value
-        faults.append(f"{place}: {identity}: {key}: missing" if value is None else f"{place}: {identity}: {key}: must be a {kind.__name__}")
+        faults.append(
+            f"{place}: {identity}: {key}: missing"
+            if value is None
+            else f"{place}: {identity}: {key}: must be a {kind.__name__}"
+        )
         return empty
 
     config, workload = part("config", Mapping, {}), part("workload", Mapping, {})
@@ -121,5 +125,9 @@ def _table(named: Any, base: Path, requests: str | Path | None) -> Path | None:
     """The request table, in the folder given or beside the cases; None where there is none."""
     if not named:
         return None
-    places = [base / str(named)] if requests is None else [Path(requests) / Path(str(named)).name, Path(requests) / str(named)]
+    places = (
+        [base / str(named)]
+        if requests is None
+        else [Path(requests) / Path(str(named)).name, Path(requests) / str(named)]
+    )
     return next((place for place in places if place.is_file()), None)

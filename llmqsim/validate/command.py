@@ -25,7 +25,16 @@ from llmqsim.validate.tools.server import Server, read_server
 from llmqsim.validate.tools.sniff import is_tool_file, read_tool_file
 
 PEERS = "peer_predictions_dev.csv"
-BESIDE_COLUMNS = ("who", "metric", "stat", "n", "mean_ape_pct", "median_ape_pct", "ours_mean_ape_pct", "ours_median_ape_pct")
+BESIDE_COLUMNS = (
+    "who",
+    "metric",
+    "stat",
+    "n",
+    "mean_ape_pct",
+    "median_ape_pct",
+    "ours_mean_ape_pct",
+    "ours_median_ape_pct",
+)
 POINT_COLUMNS = (*errors_table.COLUMNS, *POINT_KEYS, "error_pct", "g", "amplification", "engine", "seconds")
 
 
@@ -76,7 +85,10 @@ def chosen(cases: Iterable[Case], patterns: Sequence[str]) -> list[Case]:
 
 
 def validate(
-    cases: Sequence[Case], workers: int | None = None, tell: Callable[[str], None] | None = None, peer_file: Path | None = None
+    cases: Sequence[Case],
+    workers: int | None = None,
+    tell: Callable[[str], None] | None = None,
+    peer_file: Path | None = None,
 ) -> Validation:
     """Run all cases and compare. peer_file : published predictions of other simulators, if there are any."""
     start = time.perf_counter()
@@ -96,7 +108,9 @@ def write(found: Validation, out: str | Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise DataError(f"{out}: --out can't be made ({(error.strerror or str(error)).lower()}); give a folder") from None
+        raise DataError(
+            f"{out}: --out can't be made ({(error.strerror or str(error)).lower()}); give a folder"
+        ) from None
     write_text(folder / "errors.csv", _csv(errors_table.COLUMNS, (row.cells() for row in found.rows)))
     write_text(folder / "summary.csv", _csv(summary.COLUMNS, (group.cells() for group in found.groups)))
     write_text(folder / "points.csv", _csv(POINT_COLUMNS, (_point_cells(row) for row in found.rows)))

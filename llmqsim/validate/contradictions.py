@@ -15,7 +15,10 @@ COUNT_SHARE, POOL_SHARE = 0.02, 0.1
 
 def of_case(case: Case) -> list[str]:
     """Contradictions in config and workload, each naming its key."""
-    return [f"{case.place}: {case.id}: {fault}" for fault in (*_stages(case.workload), *_pool(case.config), *_gpus(case.config))]
+    return [
+        f"{case.place}: {case.id}: {fault}"
+        for fault in (*_stages(case.workload), *_pool(case.config), *_gpus(case.config))
+    ]
 
 
 def of_entry(case: Case, entry: Mapping[str, Any]) -> str | None:
@@ -29,7 +32,9 @@ def _figures(entry: Mapping[str, Any], output: float | None) -> Iterator[str]:
         in_ms, in_s = _mean(entry, f"{metric}_ms"), _mean(entry, f"{metric}_s")
         if in_ms is not None and in_s is not None and abs(in_ms - 1e3 * in_s) > 0.05 * in_ms:
             yield f"{metric}_ms: {in_ms:g} ms and {metric}_s {in_s:g} s contradict each other"
-        for stat, value in (entry.get(f"{metric}_ms") or {}).items() if isinstance(entry.get(f"{metric}_ms"), Mapping) else ():
+        for stat, value in (
+            (entry.get(f"{metric}_ms") or {}).items() if isinstance(entry.get(f"{metric}_ms"), Mapping) else ()
+        ):
             if _number(value) and value < 0:
                 yield f"{metric}_ms.{stat}: must not be negative (got {value:g})"
     ttft, tpot, e2e = (_mean(entry, f"{metric}_ms") for metric in ("ttft", "tpot", "e2e"))

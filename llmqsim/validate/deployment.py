@@ -15,6 +15,7 @@ from llmqsim.errors import ScenarioError
 from llmqsim.hardware.data import read_preset
 from llmqsim.validate import names
 from llmqsim.validate.quantized import quantization, weight_types
+from llmqsim.validate.split import split_pools
 
 COPIED = {
     "max_num_seqs": "max_num_seqs",
@@ -74,8 +75,6 @@ def servers(config: Mapping[str, Any], entry: Mapping[str, Any], source: str = "
     faults = [f"{key}: missing" for key in ("model", "gpu", "engine") if not config.get(key)]
     if faults:
         raise ScenarioError(*faults)
-    if str(config.get("mode", "agg")).startswith("disagg"):
-        raise ScenarioError("mode: prefill and decode on separate workers are not run yet")
     tp, pp, dp, shape_notes = _shape(config, entry)
     made = Servers({}, tp * pp * dp, outside=shape_notes)
     card = names.gpu_preset(str(config["gpu"]))
@@ -86,7 +85,13 @@ def servers(config: Mapping[str, Any], entry: Mapping[str, Any], source: str = "
     made.product = next((stem for word, stem in names.PRODUCTS if word in str(config["engine"]).lower()), "")
     if note:
         made.notes.append(note)
-    made.keys = {"model": network, "gpu": card, "replicas": dp, "tensor_parallel_size": tp, "engine": {"preset": preset}}
+    made.keys = {
+        "model": network,
+        "gpu": card,
+        "replicas": dp,
+        "tensor_parallel_size": tp,
+        "engine": {"preset": preset},
+    }
     if dp > 1:
         made.keys["routing"] = "least_outstanding"
     if pp > 1:
@@ -94,6 +99,15 @@ def servers(config: Mapping[str, Any], entry: Mapping[str, Any], source: str = "
     if link := config.get("interconnect") or config.get("link"):
         made.keys["interconnect"] = link
     _engine(made, config, network, tp)
+    if str(config.get("mode", "agg")).startswith("disagg"):
+        keys, made.gpus, assumed = split_pools(config, made.product, _is_moe(network))
+        for key in ("replicas", "tensor_parallel_size", "pipeline_parallel_size"):
+            made.keys.pop(key, None)
+        made.engine.pop("enable_expert_parallel", None)
+        if made.product != "vllm":  # a worker that has one role mixes nothing, whatever its engine's batching
+            made.engine.update(batching="continuous", enable_chunked_prefill=True)
+        made.keys |= keys
+        made.outside += assumed
     _known_gpu(made, card)
     return made
 

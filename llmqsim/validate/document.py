@@ -29,7 +29,9 @@ class Document:
         except yaml.YAMLError as error:
             mark = getattr(error, "problem_mark", None)
             place = f"{path}:{mark.line + 1}" if mark else str(path)
-            raise DataError(f"{place}: not YAML ({getattr(error, 'problem', None) or error}); {WHAT} were expected") from None
+            raise DataError(
+                f"{place}: not YAML ({getattr(error, 'problem', None) or error}); {WHAT} were expected"
+            ) from None
         except (RecursionError, ValueError) as error:
             raise DataError(f"{path}: can't be read as YAML ({error}); {WHAT} were expected") from None
         self._root: yaml.Node | None = None

@@ -82,7 +82,9 @@ def _told(run: Run, result: Result, near: float | None, seconds: float) -> Outco
     )
 
 
-def execute_all(runs: Iterable[Run], workers: int | None = None, tell: Callable[[str], None] | None = None) -> list[Outcomes]:
+def execute_all(
+    runs: Iterable[Run], workers: int | None = None, tell: Callable[[str], None] | None = None
+) -> list[Outcomes]:
     """The outcome of every run, in their order; equal simulations are made once.
 
     workers : processes (default: the cores that this process may use). tell : hears of progress.

@@ -67,9 +67,7 @@ def static_batch_case(group: Mapping[str, Any], place: str, number: int) -> Case
             }
         )
     workload = {"arrival": {"process": "one static batch"}}
-    return _made(
-        group, config, workload, entries, faults, place, f"static-batch-{number + 1}", STATIC, "static_batch"
-    )
+    return _made(group, config, workload, entries, faults, place, f"static-batch-{number + 1}", STATIC, "static_batch")
 
 
 def _config(group: Mapping[str, Any]) -> dict[str, Any]:
@@ -107,7 +105,9 @@ def _points(group: Mapping[str, Any], names: tuple[str, ...], place: str) -> tup
         else:
             faults.append(f"{place}: points[{i}]: must be [{', '.join(names)}] (got {point!r:.60})")
             continue
-        points.append({name: None if _empty(value) else float(value) for name, value in zip(names, values, strict=True)})
+        points.append(
+            {name: None if _empty(value) else float(value) for name, value in zip(names, values, strict=True)}
+        )
     if not points and not faults:
         faults.append(f"{place}: points: missing; each is [{', '.join(names)}]")
     return points, faults
@@ -138,7 +138,9 @@ def _read(path: str | Path, needed: tuple[str, ...], point: tuple[str, ...], wha
     lines: dict[Any, int] = {}
     for line, row in enumerate(frame.to_dict("records"), 2):
         identity = tuple(None if _empty(row[key]) else row[key] for key in by)
-        group = groups.setdefault(identity, {**{k: v for k, v in row.items() if k not in measured - {"measured_on"}}, "points": []})
+        group = groups.setdefault(
+            identity, {**{k: v for k, v in row.items() if k not in measured - {"measured_on"}}, "points": []}
+        )
         lines.setdefault(identity, line)
         group["points"].append({name: row[name] for name in point})
     return [make(group, f"{path}:{lines[key]}", number) for number, (key, group) in enumerate(groups.items())]

@@ -20,8 +20,10 @@ IDLE = frozenset(
 )
 """tokens of a model's name that change none of its dimensions"""
 SIZE = re.compile(r"^(?:\d+x)?\d+(?:\.\d+)?[bm]$|^a\d+(?:\.\d+)?b$|^\d+e$")
-FORM = frozenset("gpu tensor core geforce nvidia amd instinct tesla server workstation edition max q generation ada hbm3 hbm2e "
-                 "hbm3e gddr6 gddr7 oam hgx dgx blackwell".split())
+FORM = frozenset(
+    "gpu tensor core geforce nvidia amd instinct tesla server workstation edition max q generation ada hbm3 hbm2e "
+    "hbm3e gddr6 gddr7 oam hgx dgx blackwell".split()
+)
 """words on a GPU that tell no two presets apart"""
 
 

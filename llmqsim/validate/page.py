@@ -35,7 +35,9 @@ Clients that give up after 300 s censor a run: both sides count only the request
 def page(found: Validation, command: str) -> str:
     """The whole page. command : how it was called."""
     parts = [
-        INTRO.format(command=command, cases=len(found.cases), runs=found.runs, figures=len(found.rows), seconds=found.seconds),
+        INTRO.format(
+            command=command, cases=len(found.cases), runs=found.runs, figures=len(found.rows), seconds=found.seconds
+        ),
         _by_regime(found.rows),
         _envelope(found.rows),
         _beside(found),
@@ -49,7 +51,9 @@ def page(found: Validation, command: str) -> str:
 
 def _table(header: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
     rows = [" | ".join(line) for line in lines]
-    return "\n".join([f"| {' | '.join(header)} |", f"|{' --- |' * len(header)}", *(f"| {row} |" for row in rows)]) + "\n"
+    return (
+        "\n".join([f"| {' | '.join(header)} |", f"|{' --- |' * len(header)}", *(f"| {row} |" for row in rows)]) + "\n"
+    )
 
 
 def _name(metric: str, stat: str) -> str:
@@ -103,7 +107,13 @@ def _beside(found: Validation) -> str:
     if not found.beside:
         return ""
     lines = [
-        (o.who, _name(o.metric, o.stat), str(o.n), f"{o.mean:.1f} / {o.median:.1f}", f"{o.ours_mean:.1f} / {o.ours_median:.1f}")
+        (
+            o.who,
+            _name(o.metric, o.stat),
+            str(o.n),
+            f"{o.mean:.1f} / {o.median:.1f}",
+            f"{o.ours_mean:.1f} / {o.ours_median:.1f}",
+        )
         for o in found.beside
     ]
     head = "## Beside others\n\nOn the same cases: the null model of the data's authors, which knows no queue, and what other simulators' authors published.\n\n"
@@ -114,7 +124,11 @@ def _near_saturation(rows: list[Row]) -> str:
     """Runs whose errors grow, with their g, and what their TPOT shows."""
     seen: dict[str, Row] = {}
     for row in of_whole_runs(rows):
-        if row.gain is not None and row.gain >= NEAR_SATURATION and (row.figure.metric, row.figure.stat) == ("tpot", "mean"):
+        if (
+            row.gain is not None
+            and row.gain >= NEAR_SATURATION
+            and (row.figure.metric, row.figure.stat) == ("tpot", "mean")
+        ):
             seen.setdefault(row.case.id, row)
     if not seen:
         return ""
@@ -128,13 +142,25 @@ def _near_saturation(rows: list[Row]) -> str:
 
 
 def _timed_out(rows: list[Row]) -> str:
-    cases = dict.fromkeys(row.case.id for row in rows if "timed out" in row.reason or (row.figure.metric == "n_failed" and row.figure.measured > 0))
+    cases = dict.fromkeys(
+        row.case.id
+        for row in rows
+        if "timed out" in row.reason or (row.figure.metric == "n_failed" and row.figure.measured > 0)
+    )
     lines = []
     for name in cases:
-        mine = {row.figure.metric: row for row in rows if row.case.id == name and row.stage == "all" and row.figure.stat == "value"}
+        mine = {
+            row.figure.metric: row
+            for row in rows
+            if row.case.id == name and row.stage == "all" and row.figure.stat == "value"
+        }
         failed, rate = mine.get("n_failed"), mine.get("req_s")
         lines.append((name, *_pair(failed), *_pair(rate)))
-    return _table(("run", "failed, measured", "predicted", "req/s, measured", "predicted"), lines) if lines else "No run timed out.\n"
+    return (
+        _table(("run", "failed, measured", "predicted", "req/s, measured", "predicted"), lines)
+        if lines
+        else "No run timed out.\n"
+    )
 
 
 def _pair(row: Row | None) -> tuple[str, str]:
@@ -148,7 +174,9 @@ def _weak_spots(rows: list[Row]) -> str:
     groups: dict[tuple, list[Row]] = {}
     for row in of_whole_runs(rows):
         if row.error_pct is not None and (row.figure.metric, row.figure.stat) in METRICS:
-            groups.setdefault((row.case.family, row.case.model, row.case.gpu, row.figure.metric, row.figure.stat), []).append(row)
+            groups.setdefault(
+                (row.case.family, row.case.model, row.case.gpu, row.figure.metric, row.figure.stat), []
+            ).append(row)
     told = [(key, group((*key[:3], "", *key[3:]), members)) for key, members in groups.items()]
     worst = sorted(told, key=lambda item: -item[1].median)[:WORST]
     lines = [
@@ -165,5 +193,8 @@ def _not_run(rows: list[Row]) -> str:
             reasons[row.case.family, row.reason] = reasons.get((row.case.family, row.reason), 0) + 1
     if not reasons:
         return "## Not run\n\nEvery measured figure has a prediction.\n"
-    lines = [(family, str(count), reason) for (family, reason), count in sorted(reasons.items(), key=lambda item: -item[1])[: 2 * WORST]]
+    lines = [
+        (family, str(count), reason)
+        for (family, reason), count in sorted(reasons.items(), key=lambda item: -item[1])[: 2 * WORST]
+    ]
     return "## Not run\n\n" + _table(("family", "figures", "reason"), lines)

@@ -56,11 +56,15 @@ def read_peers(path: Path) -> list[tuple[str, str, str, str, float]]:
     """case, simulator, metric, stat, error in per cent of every published prediction. Raises DataError."""
     frame = read_table(path, "predictions of other simulators")
     if absent := [name for name in COLUMNS if name not in frame.columns]:
-        raise DataError(f"{path}:1: columns missing: {', '.join(absent)}; predictions of other simulators were expected")
+        raise DataError(
+            f"{path}:1: columns missing: {', '.join(absent)}; predictions of other simulators were expected"
+        )
     told = []
     for row in frame.to_dict("records"):
         metric, _, stat = str(row["metric"]).rpartition("_")
-        told.append((str(row["case_id"]), str(row["simulator"]), NAMES.get(metric, metric), stat, float(row["abs_pct_error"])))
+        told.append(
+            (str(row["case_id"]), str(row["simulator"]), NAMES.get(metric, metric), stat, float(row["abs_pct_error"]))
+        )
     return told
 
 

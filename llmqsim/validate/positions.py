@@ -21,7 +21,9 @@ def longer_positions(machine: Servers, longest_tokens: int) -> Mapping[str, str]
         return {}
     longer = {**inner, "max_position_embeddings": longest_tokens}
     whole = {**config, "text_config": longer} if "text_config" in config else longer
-    machine.notes.append(f"{longest_tokens:,} tokens are more than {machine.keys['model']} was made for; positions are extended")
+    machine.notes.append(
+        f"{longest_tokens:,} tokens are more than {machine.keys['model']} was made for; positions are extended"
+    )
     name, machine.keys["model"] = machine.keys["model"], {"config": CONFIG}
     machine.engine.pop("max_model_len", None)
     machine.engine.setdefault("sampler", "top_p" if entry.get("top_p_sampling") else "plain")

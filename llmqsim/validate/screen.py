@@ -5,7 +5,18 @@ from __future__ import annotations
 from llmqsim.validate.command import Validation
 from llmqsim.validate.summary import ALL, of_whole_runs
 
-SHOWN = ("e2e", "tpot", "ttft", "itl", "prefill", "decode", "req_s", "output_tok_s", "output_tok_s_per_gpu", "makespan_s")
+SHOWN = (
+    "e2e",
+    "tpot",
+    "ttft",
+    "itl",
+    "prefill",
+    "decode",
+    "req_s",
+    "output_tok_s",
+    "output_tok_s_per_gpu",
+    "makespan_s",
+)
 STATS = ("mean", "p50", "p90", "p99", "value")
 
 
@@ -43,7 +54,9 @@ def _coverage(found: Validation) -> str:
         mine = [row for row in found.rows if row.case.family == family]
         inside = [row for row in of_whole_runs(mine) if row.in_envelope]
         covered = sum(row.predicted is not None for row in mine)
-        lines.append(f"{family}: {covered} of {len(mine)} figures predicted ({covered / len(mine):.0%}), {len(inside)} of whole runs in the envelope")
+        lines.append(
+            f"{family}: {covered} of {len(mine)} figures predicted ({covered / len(mine):.0%}), {len(inside)} of whole runs in the envelope"
+        )
         reasons: dict[str, int] = {}
         for row in mine:
             if row.predicted is None:

@@ -106,7 +106,10 @@ def _arrivals(made: Traffic, case: Case, entry: Mapping[str, Any], sent: Sent | 
         _closed(made, concurrency, entry, case)
     elif "static" in process or entry.get("batch"):
         made.static = True
-        made.keys |= {"requests": int(entry.get("batch") or arrival.get("batch") or 1), "arrivals": {"process": "burst"}}
+        made.keys |= {
+            "requests": int(entry.get("batch") or arrival.get("batch") or 1),
+            "arrivals": {"process": "burst"},
+        }
     elif stages:
         _staged(made, process, arrival, stages, case.workload.get("n_requests"))
     elif rate := entry.get("rate_per_s") or arrival.get("rate_per_s"):
@@ -119,7 +122,9 @@ def _arrivals(made: Traffic, case: Case, entry: Mapping[str, Any], sent: Sent | 
         made.keys |= {"requests": n, "arrivals": {"process": "poisson", "rate": n / span, "fixed_count": True}}
         made.outside.append("the schedule itself is not known: Poisson arrivals over the same span")
     else:
-        raise ScenarioError(f"workload.arrival: no arrivals that are known (got process '{process}' without stages or rate)")
+        raise ScenarioError(
+            f"workload.arrival: no arrivals that are known (got process '{process}' without stages or rate)"
+        )
 
 
 def _closed(made: Traffic, concurrency: Any, entry: Mapping[str, Any], case: Case) -> None:
@@ -139,7 +144,10 @@ def _staged(made: Traffic, process: str, arrival: Mapping[str, Any], stages: lis
     rows = _stage_rows(stages)
     if len(rows) == 1 and total:
         rows = [int(total)]
-    shapes = [{"rate": n / float(s["duration_s"]), "duration": float(s["duration_s"])} for n, s in zip(rows, stages, strict=True)]
+    shapes = [
+        {"rate": n / float(s["duration_s"]), "duration": float(s["duration_s"])}
+        for n, s in zip(rows, stages, strict=True)
+    ]
     made.keys |= {"requests": sum(rows), "arrivals": {**_process(process, arrival), "stages": shapes}}
     made.stage_rows = tuple(rows)
 
@@ -152,10 +160,14 @@ def _process(process: str, arrival: Mapping[str, Any]) -> dict[str, Any]:
         return {"process": "gamma", **kept} if kept else {"process": "poisson", "fixed_count": True}
     if "poisson" in process or process in ("", "open_loop"):
         return {"process": "poisson", "fixed_count": True}
-    raise ScenarioError(f"workload.arrival.process: unknown (got '{process}'); known: poisson, constant, gamma, closed_loop, all_at_once")
+    raise ScenarioError(
+        f"workload.arrival.process: unknown (got '{process}'); known: poisson, constant, gamma, closed_loop, all_at_once"
+    )
 
 
-def _server(made: Traffic, rate: float, process: str, arrival: Mapping[str, Any], case: Case, entry: Mapping[str, Any]) -> None:
+def _server(
+    made: Traffic, rate: float, process: str, arrival: Mapping[str, Any], case: Case, entry: Mapping[str, Any]
+) -> None:
     n = entry.get("n_requests") or case.workload.get("n_requests")
     kind = _process("poisson" if "poisson" in process else process, arrival)
     if n:

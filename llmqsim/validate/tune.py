@@ -18,7 +18,14 @@ from llmqsim.validate.tuning import LEAST_RUNS, START, Estimate, check, leave_on
 
 OBSERVED = (("tpot", "mean"), ("tpot", "p50"), ("itl", "mean"), ("e2e", "mean"))
 """what a run is fitted on: the first of these that was measured"""
-JUDGED = (("tpot", "mean"), ("tpot", "p50"), ("itl", "mean"), ("e2e", "mean"), ("ttft", "mean"), ("output_tok_s", "value"))
+JUDGED = (
+    ("tpot", "mean"),
+    ("tpot", "p50"),
+    ("itl", "mean"),
+    ("e2e", "mean"),
+    ("ttft", "mean"),
+    ("output_tok_s", "value"),
+)
 HOST_STEP_S, DERATE_STEP = 2e-4, 0.05
 """how far parameters are moved to see what they do"""
 ROUNDS = 4
@@ -79,7 +86,9 @@ def _runs(cases: Iterable[Case]) -> list[Run]:
     whole = [replace(item, entries=item.entries[:1]) for item in planned if isinstance(item, Run)]
     runs = [run for run in whole if _observed(run) is not None]
     if len(runs) < LEAST_RUNS:
-        raise DataError(f"tune: {len(runs)} runs with TPOT, ITL or E2E; at least {LEAST_RUNS} at different loads are needed")
+        raise DataError(
+            f"tune: {len(runs)} runs with TPOT, ITL or E2E; at least {LEAST_RUNS} at different loads are needed"
+        )
     for key in ("gpu", "preset", "tensor_parallel_size"):
         found = dict.fromkeys(str({**run.scenario["engine"], **run.scenario}[key]) for run in runs)
         if len(found) > 1:
@@ -174,7 +183,9 @@ def text(found: Tuned) -> str:
         name = metric if stat == "value" else f"{metric} {stat}"
         lines.append(f"{name:<20}{before:>9.1f}{after:>9.1f}{left:>10.1f}")
     if not found.helps:
-        return "\n".join([*lines, "", "A run that the fit did not see is predicted no better: keep the preset's values."])
+        return "\n".join(
+            [*lines, "", "A run that the fit did not see is predicted no better: keep the preset's values."]
+        )
     return "\n".join([*lines, "", "In a scenario:", "", keys(found)])
 
 

@@ -161,6 +161,17 @@ def test_groups_in_the_file_and_in_csv_are_the_same(tmp_path):
     assert "points[1]" in plan(disaggregated)[0].reason
 
 
+def test_split_workers_become_pools(tmp_path):
+    group = {"id": "pd", "model": "Qwen3-32B", "gpu": "H200-SXM-141GB", "engine": "sglang", "engine_version": "0.5.8", "mode": "disagg",
+             "isl": 1000, "osl": 100, "prefill_tp_size": 4, "decode_tp_size": 8, "decode_num_workers": 2,
+             "points": [[8, 100.0, 9.0], [None, 1.0, 1.0]]}  # fmt: skip
+    run, unknown = sorted(plan(read_cases(write(tmp_path, closed_loop_groups=[group]))[0]), key=lambda item: item.entries)
+    assert run.scenario["pools"] == {"prefill": {"replicas": 1, "tensor_parallel_size": 4}, "decode": {"replicas": 2, "tensor_parallel_size": 8}}
+    assert run.gpus == 20 and run.case.regime == "closed_loop_disaggregated" and "prefill workers are not counted" in run.outside[0]
+    assert from_mapping(run.scenario).spec.handoff.preset == "vllm_nixl"
+    assert isinstance(unknown, CannotRun) and "concurrency: missing" in unknown.reason
+
+
 def test_static_batches(tmp_path):
     table = tmp_path / "static.csv"
     table.write_text("model,gpu,tp,prompt_tokens,batch_size,output_tokens,prefill_ms,decode_ms_per_token\nllama2-70b,A100-SXM-80GB,4,512,8,128,1233,45.8\n")

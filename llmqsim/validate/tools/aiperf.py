@@ -26,7 +26,9 @@ LATENCIES = {"time_to_first_token": "ttft", "request_latency": "e2e", "inter_tok
 def is_record(record: Mapping[str, Any]) -> bool:
     """A record holds metadata with the time of sending, and metrics."""
     metadata = record.get("metadata")
-    return isinstance(metadata, Mapping) and "request_start_ns" in metadata and isinstance(record.get("metrics"), Mapping)
+    return (
+        isinstance(metadata, Mapping) and "request_start_ns" in metadata and isinstance(record.get("metrics"), Mapping)
+    )
 
 
 def case(records: list[Mapping[str, Any]], path: str | Path, server: Server) -> Case:
@@ -34,7 +36,9 @@ def case(records: list[Mapping[str, Any]], path: str | Path, server: Server) -> 
     kept = []
     for line, record in enumerate(records, 1):
         if not is_record(record):
-            raise DataError(f"{path}:{line}: metadata.request_start_ns or metrics: missing; a record of AIPerf was expected")
+            raise DataError(
+                f"{path}:{line}: metadata.request_start_ns or metrics: missing; a record of AIPerf was expected"
+            )
         phase = str(record["metadata"].get("benchmark_phase", "profiling"))
         if phase == "profiling" and not record.get("error") and not record["metadata"].get("was_cancelled"):
             kept.append((line, record))

@@ -65,7 +65,9 @@ def _case(bench: Mapping, metrics: Mapping, strategy: Mapping, path: str | Path,
     n = number(output.get("count"))
     for key, value in (("prompt_token_count", prompt), ("output_token_count", output)):
         if not number(value.get("mean")):
-            raise DataError(f"{path}: benchmarks[{place}].metrics.{key}: no mean of successful requests; lengths are needed")
+            raise DataError(
+                f"{path}: benchmarks[{place}].metrics.{key}: no mean of successful requests; lengths are needed"
+            )
     workload: dict[str, Any] = {"prompt_tokens": _length(prompt), "output_tokens": _length(output)}
     if n:
         workload["n_requests"] = int(n)
@@ -94,7 +96,9 @@ def _load(kind: str, strategy: Mapping, workload: dict, entry: dict, metrics: Ma
             raise DataError(f"{place}.strategy.rate: missing; a {kind} run needs it")
         workload["arrival"] = {"process": "constant" if kind == "async" else kind, "rate_per_s": rate}
     else:
-        raise DataError(f"{place}.strategy.type: unknown (got '{kind}'); known: synchronous, concurrent, throughput, constant, poisson")
+        raise DataError(
+            f"{place}.strategy.type: unknown (got '{kind}'); known: synchronous, concurrent, throughput, constant, poisson"
+        )
 
 
 def _successful(metrics: Mapping, key: str) -> Mapping[str, Any]:

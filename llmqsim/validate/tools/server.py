@@ -11,7 +11,9 @@ from llmqsim.errors import DataError
 from llmqsim.validate.document import Document
 
 NEEDED = ("engine", "gpu")
-WHERE = "give --server SERVER.yaml with config: {engine: vllm, engine_version: 0.15.1, gpu: H100-SXM-80GB, model: …, tp: 1}"
+WHERE = (
+    "give --server SERVER.yaml with config: {engine: vllm, engine_version: 0.15.1, gpu: H100-SXM-80GB, model: …, tp: 1}"
+)
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,9 @@ def read_tool_file(path: str | Path, server: Server) -> list[Case]:
     for keys, tool in OTHERS:
         if keys <= set(first):
             raise DataError(f"{path}: is of {tool}")
-    raise DataError(f"{path}: is of no tool that is read (keys {', '.join(list(first)[:6]) or 'none'}); {WHAT} was expected")
+    raise DataError(
+        f"{path}: is of no tool that is read (keys {', '.join(list(first)[:6]) or 'none'}); {WHAT} was expected"
+    )
 
 
 def _records(path: str | Path) -> list[Mapping[str, Any]]:

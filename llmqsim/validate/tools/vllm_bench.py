@@ -27,7 +27,10 @@ def is_result(record: Mapping[str, Any]) -> bool:
 
 def case(record: Mapping[str, Any], path: str | Path, place: int, server: Server) -> Case:
     """Raises DataError, naming the key, where a run can't be known from it."""
-    counts = {key: number(record.get(key)) for key in ("completed", "num_prompts", "total_input_tokens", "total_output_tokens")}
+    counts = {
+        key: number(record.get(key))
+        for key in ("completed", "num_prompts", "total_input_tokens", "total_output_tokens")
+    }
     done = counts["completed"]
     if not done:
         raise DataError(f"{path}: completed: no request was answered (got {record.get('completed')!r})")
@@ -84,7 +87,11 @@ def _measured(record: Mapping[str, Any], done: int, asked: int) -> dict[str, Any
                 stats["p50" if stat == "median" else stat] = number(value)
         if stats:
             entry[f"{ours}_ms"] = stats
-    rates = {"req_s": "request_throughput", "output_tok_s": "output_throughput", "total_tok_s": "total_token_throughput"}
+    rates = {
+        "req_s": "request_throughput",
+        "output_tok_s": "output_throughput",
+        "total_tok_s": "total_token_throughput",
+    }
     entry["throughput"] = {ours: value for ours, key in rates.items() if (value := number(record.get(key))) is not None}
     if duration := number(record.get("duration")):
         entry["duration_s"] = duration
