@@ -13,12 +13,14 @@ def form_ranked(view: ReplicaView, draft: StepDraft) -> None:
     """
     inside = {request.row for request in view.running}
     swapped = {request.row for request in view.swapped}
-    entry = True
+    entry, left = True, len(inside)
     for request in view.ranked():
         if request.row in inside:
+            left -= 1
             draft.grow(request)
         elif not entry:
-            continue
+            if not left:  # whoever comes now waits, and nobody enters any more
+                return
         elif request.row in swapped:
             entry = draft.swap_in(request) or (draft.displace(request) and draft.swap_in(request))
             if entry:
