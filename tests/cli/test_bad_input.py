@@ -151,7 +151,7 @@ SETS = {
     "length cv too large": ("s.yaml 'workload.lengths.output={lognormal: {mean: 9, cv: 1e200}}'", "lengths.output cv"),
     "more replicas than memory": ("s.yaml replicas=2000000000", "replicas at_most 10000"),
     "more slots than memory": ("served.yaml engine.max_num_seqs=2147483647", "max_num_seqs at_most"),
-    "more requests than memory": ("s.yaml workload.requests=1000000000", "workload GiB_of_memory at_most"),
+    "more requests than memory": ("s.yaml workload.requests=1000000000", "workload GiB_of_memory lower_workload.requests"),
     "host time beyond the clock": ("s.yaml engine.host.per_mixed_layer=1e9", "engine.host.per_mixed_layer 1,000,000_s"),
     "file with a zero byte": (r"""s.yaml 'model={config: "a\0b"}'""", "model"),
 }  # fmt: skip

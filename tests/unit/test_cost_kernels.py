@@ -122,7 +122,8 @@ def test_beyond_a_table_the_last_slope_goes_on(deployment):
     layer, cost, _ = deployment
     far = kernels.prefill_attention_ns(cost.costs, cost.params, 16_384, 16_384)
     assert far > kernels.prefill_attention_ns(cost.costs, cost.params, 8192, 8192)
-    assert step(cost, prefill=16_384) == pytest.approx(2 * step(cost, prefill=8192), rel=0.02)
+    # nearly twice: the slope is that of the table's last stretch, where tiles are fuller than on average
+    assert step(cost, prefill=16_384) == pytest.approx(2 * step(cost, prefill=8192), rel=0.03)
 
 
 def test_host_time_enters_as_stated():
