@@ -113,6 +113,8 @@ def _add_size(commands: Any) -> None:
     size.add_argument(
         "--try", action="append", default=[], dest="tried", metavar="KEY=A,B", help="also choose this key among values"
     )
+    size.add_argument("--split", action="store_true", help="also size prefill and decode apart, and say which is smaller")
+    size.add_argument("--link", metavar="NAME", help="what carries KV between them (rdma-400g); presets/kv_links.yaml")
     size.add_argument("--minimise", choices=("gpus", "cost"), help="what to make small (cost where there are several GPUs)")
     size.add_argument("--price", action="append", default=[], metavar="GPU=$", help="dollars for a GPU and hour")
     size.add_argument("--max-replicas", type=whole("--max-replicas"), default=1024, metavar="N", help="(1024)")
@@ -134,10 +136,12 @@ def _size(arguments: argparse.Namespace) -> int:
     if arguments.json is not None:
         files.write_json({key: value for key, value in told.items() if key != "seconds"}, arguments.json)
     if arguments.save is not None:
-        if told["verdict"] != "feasible":
+        if told["verdict"] != "feasible" and told["split"] is None:
             raise UserError(f"--save: there is no deployment to save ({told['reason']}): {told['explanation']}")
         write_text(arguments.save, as_yaml(told))
     say(size_text(told))
+    if told["split"] is not None:
+        return EXIT_OK
     return {"feasible": EXIT_OK, "infeasible": EXIT_NO}.get(told["verdict"], EXIT_UNDECIDED)
 
 
@@ -162,6 +166,8 @@ def _question(arguments: argparse.Namespace) -> Any:
         minimise=arguments.minimise,
         prices=tuple(arguments.price),
         seed=arguments.seed,
+        split=arguments.split,
+        link=arguments.link,
         effort=Effort(most_replicas=arguments.max_replicas, headroom=not arguments.no_headroom),
     )
 

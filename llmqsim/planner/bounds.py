@@ -211,6 +211,29 @@ class Bounds:
         return rate_per_s / (replicas * self._carried(batch)) if batch else None
 
 
+class DecodeBounds(Bounds):
+    """The same of a replica that only decodes: prompts come computed, so that no step holds one."""
+
+    def step_s(self, batch: float) -> float:
+        """Mean time of a step with `batch` requests decoding, seconds."""
+        return self._step(self.deployment.cost, max(1, round(batch / self.stages)), 0.0, 0)
+
+    def _carried(self, batch: float) -> float:
+        return max(1.0, batch) / (self.mix.output * max(self.step_s(batch), 1e-9))
+
+    def _limits(self) -> list[Limit]:
+        return [one for one in super()._limits() if one.name != "token_budget"]
+
+
+def prefill_bounds(deployment: Deployment, table: RequestTable) -> Bounds:
+    """The same of a replica that only computes prompts: every answer is over with its first token."""
+    ones = np.ones(len(table), dtype=np.int64)
+    prompts = RequestTable.from_columns(
+        arrival_ns=table.arrival_ns.copy(), prompt_tokens=table.prompt_tokens.copy(), output_tokens=ones, max_tokens=ones
+    )
+    return Bounds(deployment, prompts)
+
+
 def erlang_c(servers: int, offered: float) -> float:
     """Probability that an arrival finds all servers of M/M/k busy. Source: Erlang (1917); Kleinrock (1975) 3.40."""
     blocking = 1.0

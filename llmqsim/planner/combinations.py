@@ -52,7 +52,7 @@ def candidates(make: Make, axes: Mapping[str, list], own_prices: Mapping[str, fl
             one.search = Search(one_kind(prepare(scenario), "size"), effort)
         except ScenarioError as error:
             one.sentence = error.faults[0].removeprefix("--try: ").removeprefix("--gpu: ")
-            no_room = any(words in one.sentence for words in NO_MEMORY)
+            no_room = is_no_memory(one.sentence)
             one.reason = "weights_do_not_fit" if no_room else "not_configurable"
             if not no_room and not _several(axes):
                 raise
@@ -62,6 +62,11 @@ def candidates(make: Make, axes: Mapping[str, list], own_prices: Mapping[str, fl
             one.price = price(gpu(spec.gpu).name, own_prices)
         found.append(one)
     return found
+
+
+def is_no_memory(sentence: str) -> bool:
+    """Is this how a model is refused that does not fit?"""
+    return any(words in sentence for words in NO_MEMORY)
 
 
 def _several(axes: Mapping[str, list]) -> bool:

@@ -9,16 +9,18 @@ tried from the least cost that arithmetic allows, and left out once that exceeds
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from llmqsim.metrics.slo import meets, objectives
 from llmqsim.planner.attain import BROKEN, KEPT, Attained, Probe
-from llmqsim.planner.bounds import Bounds
+from llmqsim.planner.bounds import Bounds, Mix
 from llmqsim.planner.limits import REASONS, ceiling
 from llmqsim.planner.replicate import alike
 from llmqsim.planner.vary import at_load, loops, with_replicas
 from llmqsim.scenario.build import build_workload
+from llmqsim.scenario.load import Scenario
 from llmqsim.simulation import Prepared, promise
 
 FRESH = 1000
@@ -70,16 +72,12 @@ class Search:
     @property
     def rate_per_s(self) -> float | None:
         """Arrivals a second, as written where it is one number; None where they depend on the run."""
-        workload = self.prepared.scenario.spec.workload
-        if loops(self.prepared.scenario):
-            return None
-        written = None if workload.trace is not None else getattr(workload.arrivals, "rate", None)
-        return written or self.bounds.mix.rate_per_s
+        return arrival_rate(self.prepared.scenario, self.bounds.mix)
 
     @property
     def judge_runs(self) -> int:
         """Most runs to judge the answer by: more where they are short."""
-        return max(self.effort.judge, min(3 * self.effort.judge, JUDGED_REQUESTS // max(1, len(self.table))))
+        return judge_runs(self.effort, len(self.table))
 
     @property
     def fewest(self) -> int:
@@ -98,7 +96,7 @@ class Search:
         last = self.seen[max(self.seen)]
         reason = "most_replicas_reached" if last.judged == BROKEN else "not_decided"
         asked = last.objectives[last.worst].share
-        told = f"{REASONS[reason]}: {max(self.seen):,} replicas give {_share(last)}, {100 * asked:g} % are asked for"
+        told = f"{REASONS[reason]}: {max(self.seen):,} replicas give {share_text(last)}, {100 * asked:g} % are asked for"
         return self._sized(None, last, None, reason, told)
 
     def judge(self, replicas: int) -> Sized:
@@ -106,7 +104,7 @@ class Search:
         replicas, attained, less = self._judge(replicas)
         if attained.judged == KEPT:
             return self._sized(replicas, attained, less, None, "")
-        told = f"{REASONS['not_decided']}: {replicas} replicas give {_share(attained)}"
+        told = f"{REASONS['not_decided']}: {replicas} replicas give {share_text(attained)}"
         return self._sized(None, attained, less, "not_decided", told)
 
     def answer(self) -> Sized:
@@ -169,19 +167,7 @@ class Search:
         rate = self.rate_per_s
         if rate is None:
             return None
-        low, high = 1.0, None
-        for factor in HEADROOM_STEPS:
-            if self._kept_at(replicas, factor):
-                low = factor
-            else:
-                high = factor
-                break
-        for _ in range(2):
-            if high is None:
-                break
-            middle = (low + high) / 2
-            low, high = (middle, high) if self._kept_at(replicas, middle) else (low, middle)
-        return (low - 1) * rate
+        return (headroom_factor(lambda factor: self._kept_at(replicas, factor)) - 1) * rate
 
     def _kept_at(self, replicas: int, factor: float) -> bool:
         servers = with_replicas(self.prepared, replicas)
@@ -189,7 +175,39 @@ class Search:
         return self.probe.decide(faster, most=self.effort.search).judged == KEPT
 
 
-def _share(found: Attained) -> str:
+def arrival_rate(scenario: Scenario, mix: Mix) -> float | None:
+    """Arrivals a second, as written where it is one number; None where they depend on the run."""
+    workload = scenario.spec.workload
+    if loops(scenario):
+        return None
+    written = None if workload.trace is not None else getattr(workload.arrivals, "rate", None)
+    return written or mix.rate_per_s
+
+
+def judge_runs(effort: Effort, requests: int) -> int:
+    """Most runs to judge an answer by: more where they are short."""
+    return max(effort.judge, min(3 * effort.judge, JUDGED_REQUESTS // max(1, requests)))
+
+
+def headroom_factor(kept_at: Callable[[float], bool]) -> float:
+    """The largest load, as a multiple of today's, that is kept: steps, then two bisections."""
+    low, high = 1.0, None
+    for factor in HEADROOM_STEPS:
+        if kept_at(factor):
+            low = factor
+        else:
+            high = factor
+            break
+    for _ in range(2):
+        if high is None:
+            break
+        middle = (low + high) / 2
+        low, high = (middle, high) if kept_at(middle) else (low, middle)
+    return low
+
+
+def share_text(found: Attained) -> str:
+    """An attainment in words, for a sentence."""
     told = found.told()
     if told["mean"] is None:
         return "no request was asked"

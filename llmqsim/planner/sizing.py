@@ -12,15 +12,15 @@ import yaml
 
 from llmqsim.errors import UserError
 from llmqsim.hardware.prices import parse_prices
-from llmqsim.planner import combinations
+from llmqsim.planner import combinations, splitting
 from llmqsim.planner.combinations import Candidate
 from llmqsim.planner.flags import scenario_from, slo_from
-from llmqsim.planner.limits import REASONS
+from llmqsim.planner.limits import FEASIBLE, INFEASIBLE, NOTHING, ONE_TRAFFIC, REASONS, UNDECIDED
 from llmqsim.planner.size import Effort, binds
+from llmqsim.planner.splitting import SplitCandidate
 from llmqsim.scenario.load import Scenario, from_mapping, load
 
-FEASIBLE, INFEASIBLE, UNDECIDED = "feasible", "infeasible", "undecided"
-NOTHING = {"mean": None, "low": None, "high": None}
+NO_SPLIT = {"split": None, "split_reason": None, "split_explanation": "", "split_candidates": []}
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,10 @@ class Question:
     prices: tuple[str, ...] = ()
     seed: int | None = None
     effort: Effort = Effort()
+    split: bool = False
+    """also prefill and decode apart"""
+    link: str | None = None
+    """what carries KV between the pools; None: splitting.LINK"""
 
 
 def size(question: Question) -> dict[str, Any]:
@@ -45,20 +49,36 @@ def size(question: Question) -> dict[str, Any]:
     axes = {key: values for key, values in question.axes.items() if values}
     own = parse_prices(list(question.prices))
     effort = combinations.with_search_runs(question.effort, _product(axes))
-    _check_target(make([]))
-    found = combinations.candidates(make, axes, own, effort)
+    scenario = make([])
+    _check_target(scenario)
+    pooled = scenario.spec.pools is not None
+    if question.link is not None and (pooled or not question.split):
+        raise UserError("--link: goes with --split; a scenario with pools has handoff.link, which --set changes")
     by_cost = question.minimise == "cost" or (question.minimise is None and len(axes.get("gpu", ())) > 1)
-    chosen = combinations.best(found, effort, by_cost)
-    told = _answer(chosen, effort) if chosen is not None else _no_answer(found)
+    apart, told_apart = [], NO_SPLIT
+    if question.split or pooled:
+        more = [] if pooled else splitting.pools_of(question.link)
+        apart = splitting.candidates(make, more, axes, own, effort, by_cost)
+    found = [] if pooled else combinations.candidates(make, axes, own, effort)
+    chosen = combinations.best(found, effort, by_cost) if found else None
+    best_apart = splitting.best(apart) if apart else None
+    if apart:
+        told_apart = splitting.told(apart, best_apart)
+    if pooled:
+        told = splitting.of_pools(told_apart, apart, best_apart, effort)
+    else:
+        told = _answer(chosen, effort) if chosen is not None else _no_answer(found)
     return {
         **told,
         "minimised": "cost" if by_cost else "gpus",
         "candidates": [combinations.told(one, by_cost) for one in found] if len(found) > 1 else [],
         "command": command(question),
-        "prices": _sources(found) if by_cost else [],
-        "notes": [*notes, *_more_notes(chosen)],
-        "runs": sum(one.search.probe.runs for one in found if one.search is not None),
+        "prices": _sources([*found, *apart]) if by_cost else [],
+        "notes": [*notes, *_more_notes(chosen), *splitting.notes(best_apart, pooled, pooled or question.link is not None)],
+        "runs": sum(one.search.probe.runs for one in [*found, *apart] if one.search is not None),
         "seconds": round(time.monotonic() - started, 2),
+        **told_apart,
+        "smaller": splitting.smaller(told_apart["split"], told, by_cost) if apart and not pooled else None,
     }
 
 
@@ -114,8 +134,8 @@ def _answer(one: Candidate, effort: Effort) -> dict[str, Any]:
         "verdict": FEASIBLE,
         "replicas": replicas,
         "gpus": replicas * one.gpus_per_replica,
-        "attainment": _limits(sized.attained.told()),
-        "one_less": {"replicas": replicas - 1, **_limits(sized.one_less.told())} if sized.one_less else None,
+        "attainment": splitting.limits(sized.attained.told()),
+        "one_less": {"replicas": replicas - 1, **splitting.limits(sized.one_less.told())} if sized.one_less else None,
         "headroom_rate_per_s": search.headroom(replicas) if effort.headroom else None,
         "binds": short["resource"],
         "reason": None,
@@ -136,10 +156,6 @@ def _answer(one: Candidate, effort: Effort) -> dict[str, Any]:
         "theory": _theory(one, replicas),
         "scenario": {**sized.prepared.scenario.to_dict(), "replicas": replicas},
     }
-
-
-def _limits(told: dict[str, Any]) -> dict[str, Any]:
-    return {key: told[key] for key in ("mean", "low", "high", "objective", "asked", "judged")}
 
 
 def _n_plus_one(one: Candidate, replicas: int) -> dict[str, Any]:
@@ -181,7 +197,7 @@ def _no_answer(found: list[Candidate]) -> dict[str, Any]:
         "verdict": UNDECIDED if reason == "not_decided" else INFEASIBLE,
         "replicas": None,
         "gpus": None,
-        "attainment": NOTHING if attained is None else _limits(attained),
+        "attainment": NOTHING if attained is None else splitting.limits(attained),
         "one_less": None,
         "headroom_rate_per_s": None,
         "binds": None,
@@ -192,8 +208,9 @@ def _no_answer(found: list[Candidate]) -> dict[str, Any]:
     }
 
 
-def _sources(found: list[Candidate]) -> list[str]:
-    return list(dict.fromkeys(one.price.source for one in found if one.price is not None))
+def _sources(found: list[Candidate | SplitCandidate]) -> list[str]:
+    prices = [one for each in found for one in (each.prices if isinstance(each, SplitCandidate) else (each.price,))]
+    return list(dict.fromkeys(one.source for one in prices if one is not None))
 
 
 def _more_notes(chosen: Candidate | None) -> list[str]:
@@ -201,7 +218,7 @@ def _more_notes(chosen: Candidate | None) -> list[str]:
         return []
     notes, seen = [], chosen.sized.attained
     if chosen.search is not None and chosen.search.probe.alike:
-        notes.append("the traffic is the same in every run (a trace): intervals are from 20 batches of its requests")
+        notes.append(ONE_TRAFFIC)
     if seen.verdict == "unsettled":
         notes.append("a run of this length does not show a steady state at this load: a longer workload may ask for more")
     if seen.last is not None:
@@ -236,12 +253,15 @@ def command(question: Question) -> str:
     for text in question.prices:
         words += ["--price", text]
     words += ["--seed", str(question.seed)] if question.seed is not None else []
+    words += ["--split"] if question.split else []
+    words += ["--link", question.link] if question.link else []
     if question.effort.most_replicas != Effort().most_replicas:
         words += ["--max-replicas", str(question.effort.most_replicas)]
     return shlex.join(words)
 
 
 def as_yaml(told: dict[str, Any]) -> str:
-    """The answer's deployment as a scenario file, for `llmqsim run`."""
+    """The answer's deployment, the smaller one of two, as a scenario file for `llmqsim run`."""
     head = f"# Made by: {told['command']}\n"
-    return head + yaml.safe_dump(told["scenario"], sort_keys=False, allow_unicode=True)
+    scenario = told["split"]["scenario"] if told["smaller"] == splitting.SPLIT else told["scenario"]
+    return head + yaml.safe_dump(scenario, sort_keys=False, allow_unicode=True)

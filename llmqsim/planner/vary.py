@@ -27,6 +27,16 @@ def one_kind(prepared: Prepared, what: str) -> Prepared:
     return prepared
 
 
+def pool_names(prepared: Prepared, what: str) -> tuple[str, str]:
+    """Names of the prefill and of the decode pool. what : the command. Raises UserError for other pools."""
+    roles = {its.role_of(name): name for name, its in prepared.scenario.spec.pools.items()}
+    if len(prepared.scenario.spec.pools) != 2 or set(roles) != {"prefill", "decode"}:
+        got = ", ".join(f"{name} ({its.role_of(name)})" for name, its in prepared.scenario.spec.pools.items())
+        told = f"llmqsim {what} knows one prefill and one decode pool (got {got}); compare others with llmqsim compare"
+        raise UserError(prepared.scenario.fault("pools", told))
+    return roles["prefill"], roles["decode"]
+
+
 def with_replicas(prepared: Prepared, replicas: int) -> Prepared:
     """The same servers, another number of them; nothing is built again."""
     deployment = replace(prepared.servers.deployment, replicas=replicas)

@@ -19,8 +19,10 @@ WAITS = {
 
 def size_text(told: dict[str, Any]) -> str:
     """The answer as text. told : what planner.sizing.size returns."""
-    lines = _headline(told)
-    for label, text in (*_feasible(told), *_theory(told), *_candidates(told)):
+    pooled = told["split"] is not None and told["smaller"] is None
+    lines = [] if pooled else _headline(told)
+    rows = [] if pooled else [*_feasible(told), *_theory(told)]
+    for label, text in (*rows, *_split(told), *_candidates(told)):
         lines += _line(label, text)
     for note in told["notes"]:
         lines += wrap(f"note: {note}", WIDTH)
@@ -86,6 +88,35 @@ def _theory(told: dict[str, Any]) -> list[tuple[str, str]]:
     return [("arithmetic", said)]
 
 
+def _split(told: dict[str, Any]) -> list[tuple[str, str]]:
+    """Prefill and decode apart: what it takes, what one less of each gives, and which of the answers is smaller."""
+    one, rows = told["split"], []
+    if one is None:
+        asked = told["split_reason"] is not None and told["smaller"] is not None
+        return [("split", f"none ({told['split_reason']}): {told['split_explanation']}")] if asked else []
+    prefill, decode = one["prefill_replicas"], one["decode_replicas"]
+    dollars = "" if one["usd_per_hour"] is None else f", ${one['usd_per_hour']:,.2f} an hour"
+    degrees = "/".join(map(str, dict.fromkeys(one["tensor_parallel_size"])))
+    shape = f"{prefill}P{decode}D: {one['gpus']:,} × {' and '.join(one['gpu'])}, TP {degrees}"
+    rows.append(("split", f"{shape}, {one['handoff']} over {one['link']}{dollars}"))
+    rows.append(("attains", _share(one["attainment"])))
+    for phase, less in one["one_less"].items():
+        if less is not None:
+            pair = (prefill - (phase == "prefill"), decode - (phase == "decode"))
+            doubt = ": not shown to be enough" if less["judged"] == "open" else ""
+            rows.append(("one less", f"{pair[0]}P{pair[1]}D: {_share(less)}{doubt}"))
+    theory = one["theory"]
+    carries = f"{figures(theory['prefill_capacity_per_s'])} and {figures(theory['decode_capacity_per_s'])} req/s at most"
+    rows.append(("arithmetic", f"a prefill and a decode replica carry {carries} (decode: {theory['decode_binding']})"))
+    if told["smaller"] is None:
+        if told["headroom_rate_per_s"] is not None:
+            rows.append(("head-room", f"{figures(told['headroom_rate_per_s'])} req/s more, of {figures(theory['rate_per_s'])} now"))
+        return rows
+    unit = "cheaper" if told["minimised"] == "cost" else "smaller"
+    said = {"split": f"split is {unit}", "colocated": f"colocated is {unit}", "same": f"neither is {unit}"}
+    return [*rows, ("so", said[told["smaller"]])]
+
+
 def _candidates(told: dict[str, Any]) -> list[tuple[str, str]]:
     rows = []
     for one in told["candidates"]:
@@ -96,6 +127,14 @@ def _candidates(told: dict[str, Any]) -> list[tuple[str, str]]:
             dollars = "" if one["usd_per_hour"] is None else f", ${one['usd_per_hour']:,.2f}/h"
             result = f"{count(one['replicas'], 'replica')}, {count(one['gpus'], 'GPU')}{dollars}"
         rows.append(("tried" if not rows else "", f"{name}: {result}"))
+    for one in told["split_candidates"]:
+        name = ", ".join(f"{key.split('.')[-1]} {value}" for key, value in one["choice"].items())
+        if one["prefill_replicas"] is None:
+            result = clip(f"{one['reason']}: {one['explanation']}", WIDTH - LABEL - len(name) - 9)
+        else:
+            dollars = "" if one["usd_per_hour"] is None else f", ${one['usd_per_hour']:,.2f}/h"
+            result = f"{one['prefill_replicas']}P{one['decode_replicas']}D, {count(one['gpus'], 'GPU')}{dollars}"
+        rows.append(("tried" if not rows else "", f"split, {name}: {result}"))
     if told["prices"]:
         rows.append(("prices", "; ".join(told["prices"])))
     return rows

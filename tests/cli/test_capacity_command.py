@@ -117,7 +117,7 @@ variants: {more: {pools.decode.replicas: 2}}
 """
 
 
-@pytest.mark.parametrize("command", ["size", "capacity", "check-theory"])
+@pytest.mark.parametrize("command", ["capacity", "check-theory"])
 def test_pools_are_refused_where_one_kind_of_replica_is_asked_for(here, command):
     (here / "pools.yaml").write_text(POOLS)
     said = llmqsim(command, "pools.yaml")
