@@ -108,9 +108,9 @@ class SplitSearch:
             found = self._walk(self._judged, math.inf)
         if found is None:
             return self._nothing(pair, self._judged(pair))
-        while smaller := [one for one in _less(found).values() if one and self._judged(one).judged == KEPT]:
+        while smaller := [one for one in _less(found).values() if one and self._one_less(one).judged == KEPT]:
             found = min(smaller, key=self.measure)
-        less = {phase: None if one is None else self._judged(one) for phase, one in _less(found).items()}
+        less = {phase: None if one is None else self._one_less(one) for phase, one in _less(found).items()}
         return SizedSplit(found, self._judged(found), less)
 
     def headroom(self, pair: Pair) -> float | None:
@@ -133,6 +133,10 @@ class SplitSearch:
             most, first = judge_runs(self.effort, len(self.table)), 0 if self.probe.alike else FRESH
             self._fresh[pair] = self.probe.decide(self.servers(pair), fewest=5, most=most, first=first)
         return self._fresh[pair]
+
+    def _one_less(self, pair: Pair) -> Attained:
+        """As the search decided it where that is broken: a starved pool is slow to simulate; else on fresh replications."""
+        return self.at(pair) if self.at(pair).judged == BROKEN else self._judged(pair)
 
     def _hopeless(self) -> SizedSplit | None:
         """The reason why no number helps, where both pools are alike: each phase alone is no faster than in a split."""

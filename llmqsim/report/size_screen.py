@@ -92,7 +92,7 @@ def _split(told: dict[str, Any]) -> list[tuple[str, str]]:
     """Prefill and decode apart: what it takes, what one less of each gives, and which of the answers is smaller."""
     one, rows = told["split"], []
     if one is None:
-        asked = told["split_reason"] is not None and told["smaller"] is not None
+        asked = told["split_reason"] is not None and told["split_explanation"] != told["explanation"]
         return [("split", f"none ({told['split_reason']}): {told['split_explanation']}")] if asked else []
     prefill, decode = one["prefill_replicas"], one["decode_replicas"]
     dollars = "" if one["usd_per_hour"] is None else f", ${one['usd_per_hour']:,.2f} an hour"

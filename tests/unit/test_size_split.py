@@ -7,6 +7,7 @@ import yaml
 
 from llmqsim import UserError, from_mapping
 from llmqsim.cli import main
+from llmqsim.planner import splitting
 from llmqsim.planner.attain import KEPT
 from llmqsim.planner.size import Effort
 from llmqsim.planner.sizing import Question, as_yaml, command, size
@@ -78,7 +79,7 @@ def test_beside_the_answer_for_replicas_of_one_kind():
 
 def test_a_scenario_with_pools_is_sized_by_both_counts(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "p.yaml").write_text(yaml.safe_dump(POOLS))
+    (tmp_path / "p.yaml").write_text(yaml.safe_dump(POOLS, sort_keys=False))
     assert main("size p.yaml --no-headroom --save out.yaml".split()) == 0
     said = capsys.readouterr().out
     pools = yaml.safe_load((tmp_path / "out.yaml").read_text())["pools"]
@@ -87,9 +88,8 @@ def test_a_scenario_with_pools_is_sized_by_both_counts(tmp_path, monkeypatch, ca
     assert told["replicas"] == told["gpus"] == sum(pool["replicas"] for pool in pools.values()) and told["verdict"] == "feasible"
 
 
-STATIONS = {"model": None, "gpu": None, "cost": {"model": "affine", "per_prefill_token": 1e-5}}
 BAD = {
-    "--split --link warp": "--link: unknown",
+    "--split --link warp": "unknown preset (got 'warp'). Known: nvlink3",
     "--link nvlink4": "--link: goes with --split",
 }
 
@@ -103,14 +103,13 @@ def test_links_that_can_not_be(options, capsys):
 
 def test_what_knows_no_hand_off():
     mapping = {key: value for key, value in POOLS.items() if key not in ("pools", "handoff", "model", "gpu")}
+    affine = {"model": "affine", "per_prefill_token": 1e-5}
+    made = lambda sets: from_mapping(mapping | {"cost": affine}, sets=sets)  # noqa: E731
     with pytest.raises(UserError, match="give model"):
-        from llmqsim.planner import splitting
-
-        made = lambda sets: from_mapping(mapping | {"cost": STATIONS["cost"]}, sets=sets)  # noqa: E731
         splitting.candidates(made, splitting.pools_of(None), {}, {}, Effort(), False)
     with pytest.raises(UserError, match="one prefill and one decode pool"):
         three = POOLS["pools"] | {"more": {"role": "both"}}
-        placed = {"placement": {"policy": "by_prompt", "below": {"1000": "more"}, "above": "prefill+decode"}}
+        placed = {"placement": {"policy": "by_prompt", "tokens": 1000, "short": "more", "long": ["prefill", "decode"]}}
         SplitSearch(prepare(from_mapping(POOLS | {"pools": three} | placed)), Effort(), (1, 1))
 
 
