@@ -80,7 +80,7 @@ def test_beside_the_answer_for_replicas_of_one_kind():
 def test_a_scenario_with_pools_is_sized_by_both_counts(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "p.yaml").write_text(yaml.safe_dump(POOLS, sort_keys=False))
-    assert main("size p.yaml --no-headroom --save out.yaml".split()) == 0
+    assert main(["size", "p.yaml", "--no-headroom", "--save", "out.yaml"]) == 0
     said = capsys.readouterr().out
     pools = yaml.safe_load((tmp_path / "out.yaml").read_text())["pools"]
     assert f"{pools['prefill']['replicas']}P{pools['decode']['replicas']}D" in said.splitlines()[0]
@@ -104,7 +104,7 @@ def test_links_that_can_not_be(options, capsys):
 def test_what_knows_no_hand_off():
     mapping = {key: value for key, value in POOLS.items() if key not in ("pools", "handoff", "model", "gpu")}
     affine = {"model": "affine", "per_prefill_token": 1e-5}
-    made = lambda sets: from_mapping(mapping | {"cost": affine}, sets=sets)  # noqa: E731
+    made = lambda sets: from_mapping(mapping | {"cost": affine}, sets=sets)
     with pytest.raises(UserError, match="give model"):
         splitting.candidates(made, splitting.pools_of(None), {}, {}, Effort(), False)
     with pytest.raises(UserError, match="one prefill and one decode pool"):
