@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -473,8 +474,17 @@ def verdict(name: str) -> str:
     return done.stdout.strip() or done.stderr.strip()[-400:]
 
 
+LONGEST_CASE_S = 60
+"""a case takes a second; a mutant that waits for ever is one that the law has noticed"""
+
+
+def _hangs(*_) -> None:
+    raise TimeoutError(f"no end after {LONGEST_CASE_S} s")
+
+
 def run(name: str) -> str:
     """In the mutant's process: the first case on which the engines differ (or at which the mutant breaks down)."""
+    signal.signal(signal.SIGALRM, _hangs)
     from tests.laws.compiled_cases import compared, differences, rare
     from tests.laws.kind_cases import of_any_batching, of_any_clients, rare_clients
 
@@ -483,10 +493,13 @@ def run(name: str) -> str:
     first = [*rare(), *rare_clients()]
     cases = [*first, *(make(seed) for seed in range(CASES))]
     for number, case in enumerate(cases, -len(first)):
+        signal.alarm(LONGEST_CASE_S)
         try:
             told = differences(case, keep_steps=number % 3 > 0 and number >= 0)
         except Exception as error:  # whatever a mutant does to itself, it was noticed
             told = [f"{type(error).__name__}: {error}"]
+        finally:
+            signal.alarm(0)
         if told not in ([], ["fell back"]):
             return f"{FOUND} {number}: {'; '.join(told)}"
     return f"{NOT_FOUND} for all of {CASES} cases"
