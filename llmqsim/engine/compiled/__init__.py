@@ -130,10 +130,13 @@ class Replicas:
         return words
 
     def _nodes(self, slots: int) -> int:
-        """Most nodes of a replica (compiled/blocks): each has a block. Between runs that have an owner there is one at most."""
-        on_gpu = self._usable if self._keys else min(self._usable, 3 * slots + 3)
-        on_host = self._host_blocks if self._keys else min(self._host_blocks, 2 * slots + 2)
-        return on_gpu + on_host + 3  # the ends of two lists, and one that is about to go
+        """Most nodes of a replica (compiled/blocks): each has a block.
+
+        Without shared keys and a host there is one run at most between runs that have an owner. With a host, runs of two
+        kinds may alternate there.
+        """
+        on_gpu = self._usable if self._keys or self._host_blocks else min(self._usable, 3 * slots + 3)
+        return on_gpu + self._host_blocks + 3  # the ends of two lists, and one that is about to go
 
     def _set_globals(self, servers: Deployment, keep_steps: bool, caching: bool) -> None:
         options, place, link = servers.options, self._place, servers.link
