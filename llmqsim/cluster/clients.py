@@ -59,7 +59,7 @@ class ClientSide:
         self._leave(row)
 
     def _leave(self, row: int) -> None:
-        self.last_ns = self.env.now
+        self.last_ns = max(self.last_ns, self.env.now)
         if self._watch is not None:
             self._watch.sent(row)
         reason = self._submit(row)
@@ -91,7 +91,7 @@ class ClientSide:
         data, now = self.table.data, self.env.now
         if data[INDEX["finish_ns"], row] == UNSET:
             self._abort(row)
-        self.last_ns = now
+        self.last_ns = max(self.last_ns, now)
         if self._again is not None and self._again.after(row, Outcome.TIMED_OUT):
             data[INDEX["outcome"], row] = Outcome.UNFINISHED
             return

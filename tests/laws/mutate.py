@@ -180,11 +180,6 @@ MUTATIONS: dict[str, tuple[str, str, str]] = {
         "        arena[base + R_REPEATED] -= 1\n",
         "        pass\n",
     ),
-    "a block is held since it was full": (
-        "prefix/kernels.py",
-        "since = arena[at + S_HELD_SINCE] if position < arena[at + S_HELD] else now",
-        "since = now",
-    ),
     "near admissions: one too few": (
         "prefix/kernels.py",
         "<= arena[G_NEAR_ADMISSIONS]",
