@@ -111,7 +111,7 @@ def _parser() -> argparse.ArgumentParser:
     schema.add_argument("--policies", action="store_true", help="print every policy, with its parameters and source")
     schema.set_defaults(command=_schema)
 
-    from llmqsim import cli_calibrate, cli_gate, cli_planner, cli_sweep, cli_tradeoff, cli_validate
+    from llmqsim import cli_calibrate, cli_claims, cli_gate, cli_planner, cli_sweep, cli_tradeoff, cli_validate
 
     cli_planner.add_commands(commands)
     cli_gate.add_commands(commands)
@@ -119,6 +119,7 @@ def _parser() -> argparse.ArgumentParser:
     cli_sweep.add_commands(commands)
     cli_tradeoff.add_commands(commands, _scenario_arguments)
     cli_validate.add_commands(commands)
+    cli_claims.add_commands(commands)
 
     bench = commands.add_parser("bench", help="how fast is the simulator on this machine?")
     bench.add_argument("--case", action="append", default=[], metavar="CASE", help="only this case; see docs/benchmarks.md")

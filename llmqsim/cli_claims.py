@@ -1,0 +1,66 @@
+"""`llmqsim claims`: well-known figures of the field, simulated, each beside what was published.
+
+Exit code 0 when all were run, whether or not they hold: a claim that does not hold is an answer. 2: bad input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from llmqsim import terminal
+from llmqsim.files import check_outputs
+
+EXIT_OK = 0
+
+
+def add_commands(commands) -> None:
+    """Add `claims` to the parser."""
+    parser = commands.add_parser("claims", help="well-known figures of the field: do they hold, and on which assumption?")
+    parser.add_argument("--only", metavar="C01,C04", help="these alone")
+    parser.add_argument("--folder", default="scenarios/claims", metavar="DIR", help="their scenarios (scenarios/claims)")
+    parser.add_argument("--bands", metavar="FILE", help="what counts as reproduced (the checkout's tests/claims/bands.yaml)")
+    parser.add_argument("--reduced", action="store_true", help="smaller runs, as for CI")
+    parser.add_argument("--seed", default="0", metavar="N", help="of the runs (0)")
+    parser.add_argument("--json", metavar="OUT", help="write them as JSON")
+    parser.set_defaults(command=_claims)
+
+
+def _claims(arguments: argparse.Namespace) -> int:
+    from llmqsim.claims import claims
+    from llmqsim.cli_planner import whole
+    from llmqsim.report import claims_screen, files
+
+    inputs = [*Path(arguments.folder).glob("*.yaml"), *([arguments.bands] if arguments.bands else [])]
+    check_outputs({"--json": arguments.json}, inputs)
+    only = [name.strip() for name in (arguments.only or "").split(",") if name.strip()]
+    progress = _Progress()
+    try:
+        told = claims(
+            only, arguments.folder, arguments.bands, arguments.reduced, whole("--seed", 0)(arguments.seed), progress
+        )
+    finally:
+        progress.end()
+    if arguments.json is not None:
+        files.write_json(told, arguments.json)
+    print(terminal.plain(claims_screen.screen(told)))
+    return EXIT_OK
+
+
+class _Progress:
+    """A line on the terminal's stderr: what is being run."""
+
+    def __init__(self):
+        self._on = sys.stderr.isatty()
+        self._written = 0
+
+    def __call__(self, text: str) -> None:
+        if self._on:
+            print(f"\rllmqsim: {text}".ljust(self._written), end="", file=sys.stderr, flush=True)
+            self._written = len(text) + len("\rllmqsim: ")
+
+    def end(self) -> None:
+        """Finish the line."""
+        if self._written:
+            print(file=sys.stderr)
