@@ -89,6 +89,8 @@ def make(kind: str, name: str, params: dict[str, Any] | None = None) -> Any:
     missing = [f.name for f in parameters(cls) if _is_needed(f) and f.name not in given]
     if missing:
         raise ScenarioError(f"'{name}': needs {', '.join(missing)}")
+    if lacking := sorted(getattr(cls, "__abstractmethods__", ())):
+        raise ScenarioError(f"'{name}': its class {cls.__qualname__} must define {', '.join(lacking)}")
     policy = cls(**given)
     if (fault := getattr(policy, "fault", None)) is not None and (said := fault()):
         raise ScenarioError(f"'{name}': {said}")

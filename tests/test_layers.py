@@ -76,7 +76,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 def room(path: Path) -> str:
     """The room that a file belongs to."""
     parts = path.relative_to(PACKAGE).with_suffix("").parts
-    if parts in (("scenario", "build"), ("scenario", "build_fleet")):
+    if parts[0] == "scenario" and parts[1].startswith("build"):
         return "scenario.build"
     return parts[0]
 
@@ -93,7 +93,7 @@ def imported_rooms(path: Path) -> set[str]:
         for name in names:
             parts = name.split(".")
             if parts[0] == "llmqsim" and len(parts) > 1:
-                builds = parts[1:3] in (["scenario", "build"], ["scenario", "build_fleet"])
+                builds = parts[1] == "scenario" and parts[2:3] and parts[2].startswith("build")
                 target = "scenario.build" if builds else parts[1]
                 if (PACKAGE / parts[1]).exists() or (PACKAGE / f"{parts[1]}.py").exists():
                     found.add(target)

@@ -13,7 +13,8 @@ from llmqsim.hardware.gpu import WRITTEN, Gpu
 from llmqsim.report.explain_handoff import handoff
 from llmqsim.report.explain_steps import typical_steps
 from llmqsim.report.explain_workload import workload
-from llmqsim.scenario.build import Servers, build_workload, preemption_of
+from llmqsim.scenario.build import Servers, build_workload
+from llmqsim.scenario.build_checks import preemption_of
 from llmqsim.scenario.build_fleet import Plant, build_plant
 from llmqsim.scenario.load import Scenario
 from llmqsim.version import __version__

@@ -8,6 +8,7 @@ requests, as if from a long history of the same traffic.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,7 +34,7 @@ class Lengths:
 
 
 @dataclass(frozen=True)
-class Predictor:
+class Predictor(ABC):
     """Base of all. drift : by how much predictions have grown at the end of the traffic, relative (0.5: half too long,
     -0.5: half too short), evenly over its requests. online : a request that outlives its prediction is expected to make
     so many times as many tokens, again and again; 0: it stays at what was said.
@@ -48,9 +49,9 @@ class Predictor:
             return f"online must be above 1, such as 2, or 0 for no correction (got {self.online:g})"
         return None
 
+    @abstractmethod
     def predict(self, rows: Lengths, folder: Path, random: np.random.Generator) -> np.ndarray:
         """Expected output tokens, float64[n], before drift and rounding. folder : where file names start."""
-        raise NotImplementedError(f"{type(self).__name__} must predict")
 
     def drifted(self, tokens: np.ndarray) -> np.ndarray:
         """Whole tokens, at least 1, with the drift, int64[n]."""

@@ -121,3 +121,16 @@ def test_an_unknown_kind_or_name_is_refused():
         check_policy("scheduling", "fcfs")
     with pytest.raises(UserError, match="did you mean 'orca'"):
         check_policy("batching", "orka")
+
+
+def test_a_policy_that_leaves_its_question_open_is_refused_by_name():
+    @register("batching", "test_unfinished")
+    class Unfinished(Batching):
+        pass
+
+    with pytest.raises(UserError, match="'test_unfinished': its class .*Unfinished must define form"):
+        registry.make("batching", "test_unfinished")
+    with pytest.raises(TypeError, match="Keyless is an ordering and must define key"):
+
+        class Keyless(Ordering):
+            pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +17,9 @@ class Capped(Batching):
     takes_swapped = True
     needs_chunks = True
 
+    @abstractmethod
     def prompt_tokens(self, view: ReplicaView, draft: StepDraft, decoding: list[RequestView]) -> int:
         """Most prompt tokens of this step, at least 1. decoding : running requests that make a token a step."""
-        raise NotImplementedError(f"{type(self).__name__} must limit the prompt tokens of a step")
 
     def form(self, view: ReplicaView, draft: StepDraft) -> None:
         """Three passes; nobody new enters in a step that preempted."""

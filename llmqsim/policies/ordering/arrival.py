@@ -76,7 +76,7 @@ class Lifo(Fixed):
 
 @register("ordering", "random")
 @dataclass(frozen=True)
-class Random(Fixed):
+class Random(Ordering):
     """At random: a reference. Each request draws its place once, from its number and `seed`."""
 
     seed: int = param(0, least=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any
 
 import numpy as np
@@ -24,9 +25,9 @@ class Fixed(Ordering):
         """Smaller levels go first."""
         return 0
 
+    @abstractmethod
     def base_ns(self, of: Any) -> Any:
         """Within a level."""
-        raise NotImplementedError(f"{type(self).__name__} must give a base_ns")
 
     def key(self, request: RequestView) -> tuple[int, int]:
         """(level, base + slope x arrival)."""
@@ -59,9 +60,9 @@ class Sized(Fixed):
         """With ageing, those who came first are ahead."""
         return 1 if self.ageing else 0
 
+    @abstractmethod
     def size(self, of: Any) -> Any:
         """Size of a request (int), or of all of a table (int64[rows])."""
-        raise NotImplementedError(f"{type(self).__name__} must give a size")
 
     def unit(self) -> int:
         """Size in one unit of `ageing`."""
