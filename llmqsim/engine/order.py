@@ -32,6 +32,11 @@ class Order:
         """In admission order."""
         return self._replica.running
 
+    @property
+    def swapped(self) -> list[Sequence]:
+        """With their KV in the host's memory, by arrival."""
+        return self._replica.swapped
+
     def waiting(self) -> Iterable[Sequence]:
         """Everybody in the waiting queue, by the keys of the last look."""
         return self._replica.queue.everybody()
@@ -59,7 +64,7 @@ class Order:
 
     def ranked(self) -> Iterable[Sequence]:
         """Everybody who is here, in one order; a snapshot."""
-        inside = sorted([*self._replica.running, *self._replica.swapped], key=self.rank)
+        inside = sorted([*self.running, *self.swapped], key=self.rank)
         return merge(inside, list(self._replica.queue.everybody()), key=self.rank)
 
     def behind(self, request: Sequence) -> list[Sequence]:

@@ -38,6 +38,8 @@ class OrderView(Protocol):
     """steps formed here so far"""
     running: Sequence[RequestView]
     """in admission order"""
+    swapped: Sequence[RequestView]
+    """preempted, with their KV in the host's memory, by arrival; they are not in the waiting queue"""
 
     def waiting(self) -> Iterable[RequestView]:
         """Everybody in the waiting queue, by the keys of the last look."""

@@ -195,6 +195,19 @@ def test_learned_rank_promotes_who_has_starved():
     assert seconds(free.first_scheduled_ns)[1] == 11
 
 
+@pytest.mark.parametrize(
+    ("ordering", "order", "finish"),
+    [("learned_rank", {"starvation": 4, "period": 10}, 8), ("mlfq", {"quantum_s": 0.5, "starvation_s": 4.0}, 9)],
+)
+def test_who_starves_in_the_hosts_memory_is_promoted_too(ordering, order, finish):
+    """A request of four tokens is swapped out by the first of twelve that come one a step; unguarded it ends at 16 s."""
+    rows = [(0, 5, 4), *((0.5 + i, 5, 1) for i in range(12))]
+    host = {"preemption": "swap_newest", "swap_space_bytes": 10**6, "block_bytes": 1000, "host_link_bytes_per_s": 1e15}
+    requests = given(rows, predicted_tokens=[50] + [1] * 12)
+    done = run(requests, ordering=ordering, order=order, max_num_seqs=1, blocks=40, **host).table
+    assert seconds(done.finish_ns)[0] == finish
+
+
 def test_vtc_shares_tokens_between_tenants():
     """Tenant 0 brings four requests, tenant 1 two: served in turns as long as both are there."""
     requests = given([(0, 10, 1)] * 6, tenant_id=[0, 0, 0, 0, 1, 1])

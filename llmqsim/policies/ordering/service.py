@@ -29,6 +29,10 @@ class LearnedRank(Ordering):
 
     Who has not run for `starvation` steps goes ahead of all until it has run `period` steps. The published benchmarks
     use 200 and 10 (Fu et al. 2024; docs/engine_semantics.md). preempt : false leaves running requests alone.
+
+    Once more requests wait than run, the guard gives everybody `period` steps in turn, and each turn moves somebody's KV
+    out and in. Published with swap (preemption: swap_newest). Where KV is recomputed a turn of 10 steps costs a whole
+    prefill, that work keeps the queue long, and it does not recover: preempt: false or a longer period is then better.
     """
 
     starvation: int = param(200, least=1)
@@ -57,7 +61,7 @@ class LearnedRank(Ordering):
         guard: _Guard = view.state
         if view.steps < guard.look_at:
             return False
-        here = [r.row for r in (*view.running, *view.waiting()) if r.row not in guard.promoted]
+        here = [r.row for r in (*view.running, *view.swapped, *view.waiting()) if r.row not in guard.promoted]
         starved = [row for row in here if view.steps - guard.last_ran[row] >= self.starvation]
         guard.promoted.update(dict.fromkeys(starved, self.period))
         others = [guard.last_ran[row] for row in here if row not in guard.promoted]
@@ -144,7 +148,7 @@ class Mlfq(Ordering):
         if view.now_ns < its.look_ns:
             return False
         limit_ns = round(self.starvation_s * 1e9)
-        here = [r.row for r in (*view.running, *view.waiting())]
+        here = [r.row for r in (*view.running, *view.swapped, *view.waiting())]
         starved = [row for row in here if view.now_ns - its.stepped_ns[row] >= limit_ns]
         for row in starved:
             its.head -= 1

@@ -45,7 +45,8 @@ class Srpt(Sized):
     """Shortest remaining processing time: by the predicted tokens still to come, preempting whoever has more.
 
     preempt : false lets running requests finish; preempted ones then wait by what is left of them. by : output, or total
-    to count the part of the prompt that must still be computed. ageing : as in sjf. Source: Schrage and Miller 1966; on
+    to count the part of the prompt that must still be computed. ageing : as in sjf. Whoever gives way has its KV recomputed
+    or swapped (engine.preemption): near saturation that work can cost more than preempting gains over sjf. Source: Schrage and Miller 1966; on
     LLMs TRAIL (Shahout et al. 2024), from memory.
     """
 
