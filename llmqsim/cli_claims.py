@@ -17,10 +17,16 @@ EXIT_OK = 0
 
 def add_commands(commands) -> None:
     """Add `claims` to the parser."""
-    parser = commands.add_parser("claims", help="well-known figures of the field: do they hold, and on which assumption?")
+    parser = commands.add_parser(
+        "claims", help="well-known figures of the field: do they hold, and on which assumption?"
+    )
     parser.add_argument("--only", metavar="C01,C04", help="these alone")
-    parser.add_argument("--folder", default="scenarios/claims", metavar="DIR", help="their scenarios (scenarios/claims)")
-    parser.add_argument("--bands", metavar="FILE", help="what counts as reproduced (the checkout's tests/claims/bands.yaml)")
+    parser.add_argument(
+        "--folder", default="scenarios/claims", metavar="DIR", help="their scenarios (scenarios/claims)"
+    )
+    parser.add_argument(
+        "--bands", metavar="FILE", help="what counts as reproduced (the checkout's tests/claims/bands.yaml)"
+    )
     parser.add_argument("--reduced", action="store_true", help="smaller runs, as for CI")
     parser.add_argument("--seed", default="0", metavar="N", help="of the runs (0)")
     parser.add_argument("--json", metavar="OUT", help="write them as JSON")

@@ -62,7 +62,10 @@ def check_known(path: str | os.PathLike[str], claim: str, bands: dict[str, Band]
     unknown = [name for name in bands if name not in checks]
     if unknown:
         raise DataError(
-            *(f"{path}: {claim}: there is no check '{name}'{did_you_mean(name, checks)}; it has: {'; '.join(checks)}" for name in unknown)
+            *(
+                f"{path}: {claim}: there is no check '{name}'{did_you_mean(name, checks)}; it has: {'; '.join(checks)}"
+                for name in unknown
+            )
         )
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from llmqsim.claims import c04
+from llmqsim.claims import c04, c11
 from llmqsim.claims.figure import Figure, Setting
 
 CLAIMS: dict[str, Callable[[Setting], list[Figure]]] = {
     "C04": c04.measure,
+    "C11": c11.measure,
 }
 """in the order in which they are run and listed"""

@@ -40,7 +40,9 @@ def claims(
     chosen = _chosen(only)
     folder = Path(folder)
     if not folder.is_dir():
-        raise UserError(f"--folder: {folder} is no folder; give the one with the claims' scenarios (in a checkout: {FOLDER})")
+        raise UserError(
+            f"--folder: {folder} is no folder; give the one with the claims' scenarios (in a checkout: {FOLDER})"
+        )
     path = folder.parent.parent / BANDS if bands is None else Path(bands)
     missing = bands is None and not path.exists()
     limits = {} if missing else read_bands(path)

@@ -26,7 +26,9 @@ def screen(told: dict[str, Any]) -> str:
             lines += _indented(f"why not: {line['reason']}")
     judged = [line["holds"] for line in told["claims"] if line["holds"] is not None]
     size = " (reduced size)" if told["reduced"] else ""
-    answer = f"{sum(judged)} of {len(judged)} checks hold{size}, {len(told['claims']) - len(judged)} are told without a band"
+    answer = (
+        f"{sum(judged)} of {len(judged)} checks hold{size}, {len(told['claims']) - len(judged)} are told without a band"
+    )
     return "\n".join([*lines, "", answer, *told["notes"]])
 
 
@@ -43,7 +45,7 @@ def row(line: dict[str, Any]) -> tuple[str, ...]:
 
 
 def band(low: float | None, high: float | None) -> str:
-    """"1.5 to 3.5", "at most 1.5", "at least 2"; a dash without limits."""
+    """ "1.5 to 3.5", "at most 1.5", "at least 2"; a dash without limits."""
     if low is None and high is None:
         return NOTHING
     if low is None or high is None:

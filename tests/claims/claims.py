@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "scenarios" / "claims"
 
 
-@lru_cache(maxsize=None)
+@cache
 def measured(name: str) -> dict[str, dict[str, Any]]:
     """The lines of one claim by check, run once for all tests that ask."""
     return {line["check"]: line for line in claims([name], FOLDER, reduced=True)["claims"]}

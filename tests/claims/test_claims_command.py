@@ -31,7 +31,10 @@ def test_json_has_a_line_for_each_check(tmp_path):
 
 def test_a_figure_outside_its_band_stands_there_with_the_reason(tmp_path, monkeypatch):
     """And the exit code is 0: that a claim does not hold is an answer."""
-    figures = [Figure("told", 1.5, 2.0, "an assumption"), Figure("off", (1.0, 3.0), None, "seeds", reason="one seed is off")]
+    figures = [
+        Figure("told", 1.5, 2.0, "an assumption"),
+        Figure("off", (1.0, 3.0), None, "seeds", reason="one seed is off"),
+    ]
     figures.append(Figure("inside", 2.0, None, "an assumption"))
     monkeypatch.setitem(running.CLAIMS, "C04", lambda setting: figures)
     (tmp_path / "bands.yaml").write_text("C04: {'off': [null, 2.5], inside: [2, null]}")
@@ -45,7 +48,9 @@ def test_a_figure_outside_its_band_stands_there_with_the_reason(tmp_path, monkey
 
 def test_without_the_checkouts_bands_nothing_is_judged_and_that_is_said(tmp_path):
     shutil.copytree(FOLDER, tmp_path / "scenarios" / "claims")
-    said = llmqsim("claims", "--only", "C04", "--folder", tmp_path / "scenarios" / "claims", "--json", tmp_path / "out.json")
+    said = llmqsim(
+        "claims", "--only", "C04", "--folder", tmp_path / "scenarios" / "claims", "--json", tmp_path / "out.json"
+    )
     told = strict_json(tmp_path / "out.json")
     assert said.code == 0 and "nothing is judged" in said.out and "--bands" in told["notes"][0]
     assert {line["holds"] for line in told["claims"]} == {None}
