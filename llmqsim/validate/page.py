@@ -13,6 +13,7 @@ from llmqsim.validate.command import Validation
 from llmqsim.validate.envelope import NEAR_SATURATION
 from llmqsim.validate.errors_table import Row
 from llmqsim.validate.summary import group, of_whole_runs
+from llmqsim.validate.trends import FEWEST_POINTS, FLAT, trends
 
 METRICS = (
     ("e2e", "mean"), ("e2e", "p99"), ("tpot", "mean"), ("tpot", "p50"), ("ttft", "mean"), ("ttft", "p99"), ("itl", "mean"),
@@ -41,6 +42,7 @@ def page(found: Validation, command: str) -> str:
         _by_regime(found.rows),
         _envelope(found.rows),
         _beside(found),
+        _trends(found.rows),
         _near_saturation(found.rows),
         CENSORED + "\n" + _timed_out(found.rows),
         _weak_spots(found.rows),
@@ -118,6 +120,27 @@ def _beside(found: Validation) -> str:
     ]
     head = "## Beside others\n\nOn the same cases: the null model of the data's authors, which knows no queue, and what other simulators' authors published.\n\n"
     return head + _table(("who", "metric", "cases", "theirs, mean / median %", "ours"), lines)
+
+
+def _trends(rows: list[Row]) -> str:
+    """Shapes over concurrency, where levels can't be expected to fit."""
+    lines = [
+        (
+            told.regime,
+            _name(told.metric, told.stat),
+            str(told.sweeps),
+            f"{told.same_way} of {told.steps}",
+            "–" if told.rank is None else f"{told.rank:.2f}",
+            f"{told.measured:.2f} ×",
+            f"{told.predicted:.2f} ×",
+        )
+        for told in trends(rows)
+    ]
+    if not lines:
+        return ""
+    head = f"## Trends over concurrency\n\nWhere the number of workers or the link is not stated, a level can't be expected to fit; the shape of the curve can. Sweeps of at least {FEWEST_POINTS} concurrencies; steps are neighbouring points whose measured figures differ by more than {FLAT:.0%}; growth is that of the last point over the first, median over the sweeps.\n\n"
+    columns = ("regime", "metric", "sweeps", "steps the same way", "Spearman, median", "growth measured", "predicted")
+    return head + _table(columns, lines)
 
 
 def _near_saturation(rows: list[Row]) -> str:
