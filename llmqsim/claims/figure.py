@@ -28,6 +28,10 @@ class Setting:
         """The scenario `name`.yaml of the folder. sets : values by dotted key. Raises UserError."""
         return load(self.folder / f"{name}.yaml", variant=variant, sets=sets or {})
 
+    def seeds(self, number: int) -> range:
+        """So many seeds, from the one that was asked for."""
+        return range(self.seed, self.seed + number)
+
     def size(self, full: Size, reduced: Size) -> Size:
         """What to take: `reduced` in CI, where minutes count, else `full`."""
         return reduced if self.reduced else full

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from llmqsim.claims import c04, c11
+from llmqsim.claims import c01, c02, c03, c04, c11
 from llmqsim.claims.figure import Figure, Setting
 
 CLAIMS: dict[str, Callable[[Setting], list[Figure]]] = {
+    "C01": c01.measure,
+    "C02": c02.measure,
+    "C03": c03.measure,
     "C04": c04.measure,
     "C11": c11.measure,
 }
