@@ -52,6 +52,7 @@ def deployment(
     routing: str = "round_robin",
     batching: str = "continuous",
     preemption: str = "recompute_newest",
+    victims: dict | None = None,
     ordering: str = "fcfs",
     policy: dict | None = None,
     order: dict | None = None,
@@ -61,7 +62,7 @@ def deployment(
 ) -> Deployment:
     """Servers with step cost `cost` (default: every step takes 1 s) and `blocks` KV blocks (default: unlimited).
 
-    policy, order : parameters of the batching and the ordering policy. block_bytes : of a KV block, for host pools. stages : of a pipeline.
+    policy, order, victims : parameters of the batching, the ordering and the preemption policy. block_bytes : of a KV block, for host pools. stages : of a pipeline.
     """
     merged = replace(OPTIONS, **options)
     cost = cost or lower.constant(1.0)
@@ -77,7 +78,7 @@ def deployment(
         routing=registry.make("routing", routing),
         batching=registry.make("batching", batching, policy),
         ordering=registry.make("ordering", ordering, order),
-        preemption=registry.make("preemption", preemption),
+        preemption=registry.make("preemption", preemption, victims),
     )
 
 

@@ -12,9 +12,9 @@ from llmqsim.cluster.admission import refuse_unservable
 from llmqsim.cost.lower import StepCost
 from llmqsim.engine.compiled import MoreSlots, NotCompiled, Replicas, batchers
 from llmqsim.engine.compiled.clients import Crowd, are_plain
+from llmqsim.engine.compiled.victims import VICTIMS
 from llmqsim.engine.deployment import Deployment
 from llmqsim.policies.ordering import Fcfs
-from llmqsim.policies.preemption import RecomputeLeastUrgent, RecomputeNewest, SwapNewest
 from llmqsim.policies.protocol import FixedKeys, OrderingTable
 from llmqsim.policies.routing import LeastOutstanding, RoundRobin
 from llmqsim.records import GapHistogram, ReplicaUsage
@@ -23,7 +23,7 @@ from llmqsim.registry import name_of
 from llmqsim.requests import COLUMNS, GIVEN, INDEX, UNSET, Outcome, RequestTable
 
 KNOWN = {
-    "engine.preemption": ("preemption", (RecomputeNewest, RecomputeLeastUrgent, SwapNewest)),
+    "engine.preemption": ("preemption", tuple(VICTIMS)),
     "routing": ("routing", (RoundRobin, LeastOutstanding)),
 }
 """scenario key -> (field of Deployment, policies that have a compiled form)"""

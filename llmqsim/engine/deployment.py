@@ -41,8 +41,7 @@ class Deployment:
         """Policies that ask what steps cost are told (a field `costs`)."""
         if isinstance(self.cost, Stations):
             return
-        options = self.options
-        costs = ProfiledCosts(self.cost, self.link, options.max_num_batched_tokens, options.block_size)
+        costs = ProfiledCosts(self.cost, self.link, self.options.max_num_batched_tokens)
         for name in ("batching", "ordering", "preemption"):
             policy = getattr(self, name)
             if hasattr(policy, "costs"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
+from llmqsim.policies import rules as policy_rules
 from llmqsim.requests import RequestTable
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class Sequence:
         self.deadline_ns = int(table.deadline_ns[row])
         self.targets = table.targets[self.class_id]
         self.predicted_tokens = int(table.predicted_tokens[row])
-        self._re_estimate = table.re_estimate
+        self._re_estimate = float(table.re_estimate)
         self.computed_tokens = 0
         self.known_tokens = self.prompt_tokens
         self.generated_tokens = 0
@@ -146,17 +147,15 @@ class Sequence:
     @property
     def expected_tokens(self) -> int:
         """The prediction, corrected where it has been outlived and the predictor says so."""
-        expected = self.predicted_tokens
-        if self._re_estimate > 1 and expected > 0:
-            while expected <= self.generated_tokens:
-                expected = int(expected * self._re_estimate) + 1
-            return min(expected, max(self.max_tokens, self.predicted_tokens))
-        return expected
+        return policy_rules.predicted_output(*self._prediction())
 
     @property
     def remaining_tokens(self) -> int:
         """Output tokens that are still expected of it: at least 1."""
-        return max(1, self.expected_tokens - self.generated_tokens)
+        return policy_rules.remaining_tokens(*self._prediction())
+
+    def _prediction(self) -> tuple[int, int, int, float]:
+        return self.predicted_tokens, self.generated_tokens, self.max_tokens, self._re_estimate
 
     def __repr__(self) -> str:
         return (

@@ -1,4 +1,4 @@
-"""Scalar rules of batching policies, each written once: the policies and their compiled forms both call them."""
+"""Scalar rules of policies, each written once: the policies and their compiled forms both call them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,30 @@ from llmqsim.jit import kernel
 def lags(known_tokens, computed_tokens):
     """Has a request more than its next token to compute: is it half-prefilled?"""
     return known_tokens - computed_tokens > 1
+
+
+@kernel
+def predicted_output(predicted_tokens, generated_tokens, max_tokens, re_estimate):
+    """Output tokens expected of a request; where it has made them already, so many times as many, if re_estimate > 1."""
+    if re_estimate > 1 and predicted_tokens > 0:
+        expected = predicted_tokens
+        while expected <= generated_tokens:
+            expected = int(expected * re_estimate) + 1
+        return min(expected, max(max_tokens, predicted_tokens))
+    return predicted_tokens
+
+
+@kernel
+def remaining_tokens(predicted_tokens, generated_tokens, max_tokens, re_estimate):
+    """Of these, still to come: at least 1."""
+    return max(1, predicted_output(predicted_tokens, generated_tokens, max_tokens, re_estimate) - generated_tokens)
+
+
+@kernel
+def reserved_tokens(remaining, margin, max_tokens, generated_tokens, known_tokens):
+    """Tokens whose KV an answer will have made, by its prediction `margin` times over and the most that it may be."""
+    answer = min(int(remaining * margin), max_tokens - generated_tokens)
+    return known_tokens + max(0, answer - 1)
 
 
 @kernel

@@ -21,10 +21,18 @@ from llmqsim.kv import prefix
 from llmqsim.options import HostCost
 from llmqsim.policies.protocol import FixedKeys, Ordering
 from llmqsim.registry import register
-from llmqsim.requests import COLUMNS, INDEX, UNSET, RequestTable
+from llmqsim.requests import COLUMNS, INDEX, UNSET, RequestTable, Targets
 from tests.laws.cases import GRID_NS, Case
 from tests.laws.crowd import Crowd
 from tests.support import deployment
+
+
+TARGETS = (
+    Targets(ttft_ns=8 * GRID_NS, tpot_ns=2 * GRID_NS),
+    Targets(e2e_ns=50_000_000),
+    Targets(tpot_ns=3 * GRID_NS, e2e_ns=40 * GRID_NS),
+)
+"""of the classes, in turn"""
 
 
 @dataclass(frozen=True)
@@ -68,6 +76,8 @@ class Compared:
         plain = self.case.table()
         table = RequestTable(len(plain), tuple(f"class {i}" for i in range(self.classes)))
         table.data[:] = plain.data
+        table.targets = tuple(TARGETS[i % len(TARGETS)] for i in range(self.classes))
+        table.re_estimate = plain.re_estimate
         if plain.prefixes is not None:
             table.prefixes = replace(plain.prefixes, warm=self.warm)
         table.data[INDEX["class_id"]] = np.arange(len(plain)) % self.classes
@@ -97,7 +107,7 @@ class Compared:
         )
         cost = replace(cost, cached_read_percent=self.cached_read_percent)
         cold = {"cold_step_s": 0.031, "cold_steps": self.cold_steps}
-        host = HostCost(request_before_s=before / 1e9, request_after_s=after / 1e9, **cold)
+        host = HostCost(per_step_s=0.003, request_before_s=before / 1e9, request_after_s=after / 1e9, **cold)
         return deployment(cost=cost, host=host, cold_start=self.cold_steps > 0, **self.case.servers)
 
 

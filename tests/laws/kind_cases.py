@@ -27,7 +27,37 @@ OTHER_BATCHING = [
     ("orca", {}),
     ("static", {"size": 3, "max_wait_s": 0.02}),
     ("static", {}),
+    ("reserve_predicted", {"margin": 1.5}),
+    ("prefill_share", {"share": 0.4}),
+    ("slo_chunk", {"least": 2}),
+    ("multi_step", {"n": 3, "saved": 0.7}),
+    ("reserve_predicted", {"margin": 0.3}),
+    ("slo_chunk", {"least": 1, "margin": 3.0}),
 ]
+
+
+VICTIMS = [
+    ("newest", {"kv": "swap"}),
+    ("newest", {"kv": "cheaper"}),
+    ("least_urgent", {"kv": "cheaper"}),
+    ("least_kv", {}),
+    ("least_kv", {"kv": "cheaper"}),
+    ("most_slack", {}),
+    ("most_slack", {"kv": "swap", "batch": 3}),
+]
+
+
+def of_any_victims(seed: int) -> Compared:
+    """Case number `seed` under another preemption policy; of three, one under another batching policy, too."""
+    case = of_any_batching(seed // 3) if seed % 3 == 0 else compared(seed)
+    servers = case.case.servers
+    preemption, victims = VICTIMS[seed % len(VICTIMS)]
+    if victims.get("kv", "recompute") != "recompute" and servers["batching"] not in SWAPPING:
+        preemption, victims = "least_kv", {}
+    changed = dict(preemption=preemption, victims=victims)
+    if "kv" in victims:
+        changed["kv_offloading_bytes"] = 0
+    return replace(case, case=replace(case.case, servers=servers | changed))
 
 
 def of_any_clients(seed: int) -> Compared:
@@ -58,8 +88,12 @@ def of_any_batching(seed: int) -> Compared:
     batching, policy = OTHER_BATCHING[seed % len(OTHER_BATCHING)]
     stages = 1 + (seed % 4 > 1) * (1 + seed % 3)
     changed = dict(batching=batching, policy=policy, stages=max(2, stages) if batching == "continuous" else stages)
+    if batching in ("prefill_share", "slo_chunk"):
+        changed["enable_chunked_prefill"] = True
     if case.case.servers["preemption"] == "swap_newest" and batching not in SWAPPING:
         changed["preemption"] = "recompute_newest"
+    if batching == "slo_chunk":  # some are promised more than others, and the step leaves a choice
+        case = replace(case, case=replace(case.case, step=(1_000_000, 300_000, 400_000)), classes=3, calibrated=False)
     return replace(case, case=replace(case.case, servers=case.case.servers | changed))
 
 
@@ -83,7 +117,7 @@ def first_difference(seeds: range) -> str | None:
         if told := differences(case, keep_steps=True):
             return f"{told}: {case}"
     for seed in seeds:
-        for case in (of_any_batching(seed), of_any_clients(seed)):
+        for case in (of_any_batching(seed), of_any_victims(seed), of_any_clients(seed)):
             told = differences(case, keep_steps=seed % 3 > 0)
             if told not in ([], ["fell back"]):
                 return f"case {seed}: {told}: {case}"

@@ -232,8 +232,8 @@ MUTATIONS: dict[str, tuple[str, str, str]] = {
     ),
     "victims: priority ignored": (
         "step/kernels.py",
-        "if table[PRIORITY, row] != table[PRIORITY, other]:",
-        "if False:",
+        "return table[PRIORITY, row]",
+        "return 0",
     ),
     "victims: who came first": (
         "step/kernels.py",
@@ -412,7 +412,7 @@ MUTATIONS: dict[str, tuple[str, str, str]] = {
     ),
     "sglang: the ratio stays": (
         "batchers/sglang/kernels.py",
-        "return math.ldexp((arena[base + R_RATIO] - 1) / MANTISSA, int(arena[base + R_RATIO_EXPONENT]))",
+        "return float_at(arena, base + R_RATIO) if arena[base + R_RATIO_IS_SET] != 0 else batcher.start",
         "return batcher.start",
     ),
     "sglang: sent back to where the key says": (
@@ -424,6 +424,61 @@ MUTATIONS: dict[str, tuple[str, str, str]] = {
         "batchers/sglang/kernels.py",
         "return arena[at + S_GENERATED] < arena[other + S_GENERATED]",
         "return arena[at + S_GENERATED] > arena[other + S_GENERATED]",
+    ),
+    "prefill share: as much as decodes leave": (
+        "batchers/capped/kernels.py",
+        "left = min(arena[step + T_BUDGET], most)",
+        "left = arena[step + T_BUDGET]",
+    ),
+    "slo chunk: the target of the last alone": (
+        "batchers/capped/kernels.py",
+        "limit_ns = min(limit_ns, tpot_ns)",
+        "limit_ns = tpot_ns",
+    ),
+    "slo chunk: half of who decodes": (
+        "batchers/capped/kernels.py",
+        "profiled_step_ns(costs, params, percent, decodes,",
+        "profiled_step_ns(costs, params, percent, decodes // 2,",
+    ),
+    "multi-step: steps in between call the scheduler, too": (
+        "batchers/multi_step/kernels.py",
+        "arena[step + T_SAVED_NS] = batcher.saved_ns",
+        "pass",
+    ),
+    "multi-step: one step more": (
+        "batchers/multi_step/kernels.py",
+        "else batcher.n - 1",
+        "else batcher.n",
+    ),
+    "reserve predicted: nothing": (
+        "batchers/reserving/kernels.py",
+        "NO_LIMIT, hold, now)",
+        "NO_LIMIT, 0, now)",
+    ),
+    "reserve predicted: tokens that are made still to come": (
+        "batchers/reserving/kernels.py",
+        "hold = policy_rules.reserved_tokens(left, batcher.margin, most, generated, known)",
+        "hold = policy_rules.reserved_tokens(left, batcher.margin, most, 0, known)",
+    ),
+    "victims: most KV": (
+        "step/kernels.py",
+        "return -arena[at + S_COMPUTED]",
+        "return arena[at + S_COMPUTED]",
+    ),
+    "victims: a deadline kept still counts": (
+        "step/kernels.py",
+        "(arena[at + S_GENERATED] > 0 and not at_end)",
+        "False",
+    ),
+    "victims: decoding takes no time": (
+        "step/kernels.py",
+        "cost += decode_ns(",
+        "decode_ns(",
+    ),
+    "victims: copied there and not back": (
+        "step/kernels.py",
+        "there_and_back = copy_ns(2 * blocks,",
+        "there_and_back = copy_ns(blocks,",
     ),
     "equal keys: later rows first": (
         "queue/kernels.py",
@@ -481,10 +536,11 @@ def run(name: str) -> str:
     """In the mutant's process: the first case on which the engines differ (or at which the mutant breaks down)."""
     signal.signal(signal.SIGALRM, _hangs)
     from tests.laws.compiled_cases import compared, differences, rare
-    from tests.laws.kind_cases import of_any_batching, of_any_clients, rare_clients
+    from tests.laws.kind_cases import of_any_batching, of_any_clients, of_any_victims, rare_clients
 
     make = of_any_batching if MUTATIONS[name][0].startswith("batchers/") or name.startswith("pipeline") else compared
     make = of_any_clients if name.startswith("clients:") else make
+    make = of_any_victims if name.startswith("victims:") else make
     first = [*rare(), *rare_clients()]
     cases = [*first, *(make(seed) for seed in range(CASES))]
     for number, case in enumerate(cases, -len(first)):

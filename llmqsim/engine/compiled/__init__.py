@@ -12,7 +12,7 @@ import numpy as np
 from llmqsim import jit
 from llmqsim.clients import Loop
 from llmqsim.cost.kernels import AXES
-from llmqsim.engine.compiled import batchers
+from llmqsim.engine.compiled import batchers, victims
 from llmqsim.engine.compiled import layout as at
 from llmqsim.engine.compiled.clients import Crowd
 from llmqsim.engine.compiled.prefix import Keys, number_keys
@@ -20,7 +20,6 @@ from llmqsim.engine.deployment import Deployment
 from llmqsim.errors import InvariantError
 from llmqsim.kv import prefix as prefix_pool
 from llmqsim.kv.pool import KvPool
-from llmqsim.policies.preemption import RecomputeLeastUrgent
 from llmqsim.policies.protocol import FixedKeys
 from llmqsim.records import GAP_BINS, GapHistogram, ReplicaUsage
 from llmqsim.requests import RequestTable
@@ -67,7 +66,7 @@ class Replicas:
         self._cold_steps = servers.cold_steps
         self._logs: list[np.ndarray] = []
         self._slots = min(slots or servers.options.max_num_seqs, max(1, len(table)))
-        self._batcher = batchers.form_of(servers.batching, servers.cost.pipeline_stages)
+        self._batcher = batchers.form_of(servers, table)
         self._ring = max(2, servers.cost.pipeline_stages)
         self._fixed, self._crowd = fixed, crowd
         self._keys = number_keys(table.prefixes) if caching and table.prefixes is not None else None
@@ -96,18 +95,20 @@ class Replicas:
             "due": clients,
             "answers": slots,
             "draft": 3 * slots * at.DRAFT,  # a row may be taken back and given again
-            "scratch": slots,
+            "scratch": 2 * slots,
+            "targets": classes * at.TARGETS,
+            "times": victims.longest(self._table) + 1 if victims.needs_times(servers.preemption) else 0,
             "queue": len(self._table) * at.ENTRY if self._fixed else 0,
             **(self._crowd.sizes() if self._crowd else {}),
             "prefix": len(self._keys.kept) if self._keys else 0,
             "prefix_ids": int(self._keys.kept[-1]) if self._keys else 0,
         }
-        self._place, end = {}, 0
+        self._place, self._words, end = {}, sizes, 0
         for name, words in sizes.items():
             self._place[name] = end
             end += words
         self._parts, stride = {}, at.REPLICA + self._ring * (at.STEP + slots)
-        sizes = {
+        parts = {
             "ORDER": 3 * slots,  # who has left keeps a place until the ranks are closed
             **dict.fromkeys(("STACK", "SWAPS", "FREE", "HEAP", "ENDING", "KEPT", "PREFILL"), slots),
             "GAPS": 2 * at.GAPS,
@@ -118,7 +119,7 @@ class Replicas:
             "CLASSES": classes,
             "SLOTS": slots * at.SLOT,
         }
-        for name, words in sizes.items():
+        for name, words in parts.items():
             self._parts[name] = stride
             stride += words
         self._first, self._stride = end, stride
@@ -162,8 +163,9 @@ class Replicas:
             at.G_CACHING: caching,
             at.G_UNHASHED_FIRST: options.unhashed_blocks_first,
             at.G_HOST_BLOCKS: self._host_blocks,
-            at.G_LEAST_URGENT: isinstance(servers.preemption, RecomputeLeastUrgent),
-            at.G_SWAPS: servers.preemption.swaps,
+            at.G_TARGETS: place["targets"],
+            at.G_PREFILL_NS: place["times"],
+            **victims.words(servers),
             at.G_BLOCK_BYTES: link.block_bytes,
             at.G_COPY_NS: link.per_block_ns,
             at.G_LINK: len(self._costs) - 1,
@@ -183,6 +185,26 @@ class Replicas:
         }
         for word, value in values.items():
             self.arena[word] = value
+        self._region("targets")[:] = victims.targets(self._table).ravel()
+        if self._words["times"]:
+            self._set_times(servers)
+
+    def _region(self, name: str) -> np.ndarray:
+        return self.arena[self._place[name] :][: self._words[name]]
+
+    def _set_times(self, servers: Deployment) -> None:
+        """What policies ask that reckon with time: prompts of any length alone, the host's link; corrected predictions."""
+        from llmqsim.engine.compiled.books.kernels import set_float
+        from llmqsim.engine.costs.kernels import LONGEST_NS, fill_prefill_ns
+
+        cost, budget = servers.cost, servers.options.max_num_batched_tokens
+        set_float(self.arena, at.G_RE_ESTIMATE, float(self._table.re_estimate))
+        set_float(self.arena, at.G_LINK_RATE, float(servers.link.bytes_per_s))
+        if not fill_prefill_ns(cost.costs, cost.params, cost.cached_read_percent, budget, self._region("times")):
+            raise NotCompiled(f"a prompt alone takes more than {LONGEST_NS:,} ns")
+        longest, base_ns, per_token = self._words["times"], *self.arena[[at.G_DECODE_NS, at.G_DECODE_TOKEN]].tolist()
+        if longest * (base_ns + per_token * longest) > LONGEST_NS:
+            raise NotCompiled(f"an answer alone takes more than {LONGEST_NS:,} ns")
 
     def _set_replica(self, index: int) -> None:
         base, slots, usable = self._base(index), self._slots, self._usable

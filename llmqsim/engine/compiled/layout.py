@@ -39,8 +39,17 @@ LIMB = 1 << 60
     G_STAGES,
     G_RING,
     G_HOST_BLOCKS,
-    G_LEAST_URGENT,
+    G_VICTIM,
     G_SWAPS,
+    G_CHEAPER,
+    G_LINK_RATE,  # two words, see books/kernels.float_at
+    _,
+    G_RE_ESTIMATE,  # two words
+    _,
+    G_TARGETS,
+    G_PREFILL_NS,
+    G_DECODE_NS,
+    G_DECODE_TOKEN,
     G_BLOCK_BYTES,
     G_COPY_NS,
     G_LINK,
@@ -102,7 +111,7 @@ LIMB = 1 << 60
     G_LOOP_OF,
     G_LAST_CLIENT_NS,
     GLOBALS,
-) = range(78)
+) = range(87)
 
 # Scalars of a replica.
 (
@@ -148,8 +157,10 @@ LIMB = 1 << 60
     R_LEFT,
     R_ENDED,
     R_FULL_SINCE,
-    R_RATIO,
-    R_RATIO_EXPONENT,
+    R_RATIO_IS_SET,
+    R_RATIO,  # two words
+    _,
+    R_CARRIED,
     R_HOST_CACHED,
     R_SPARE_NODE,
     R_NODES_USED,
@@ -190,7 +201,7 @@ LIMB = 1 << 60
     U_CUT,
     U_ABORTED,
     _END,
-) = range(83)
+) = range(85)
 R_CLOCKS = _END
 """four words, as rules.WAIT_*"""
 U_OUTSIDE = R_CLOCKS + 4
@@ -219,6 +230,7 @@ REPLICA = U_BLOCKS + 2
     T_PADDING,
     T_IDLE,
     T_IDLE_KV,
+    T_SAVED_NS,
     # while it is formed
     T_BUDGET,
     T_ROWS,
@@ -226,7 +238,12 @@ REPLICA = U_BLOCKS + 2
     T_EXHAUSTED,
     T_BLOCKED_BY,
     STEP,
-) = range(24)
+) = range(25)
+NEWEST, LEAST_URGENT, LEAST_KV, MOST_SLACK = range(4)
+"""G_VICTIM: who gives way"""
+TTFT, TPOT, E2E, TARGETS = range(4)
+"""what a class is promised, ns, at G_TARGETS"""
+NO_TARGET = -1
 GONE = -1
 ABORTED = -2
 """a sampled row whose request was taken back: nobody gets its token"""

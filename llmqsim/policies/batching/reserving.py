@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from llmqsim.policies import rules
 from llmqsim.policies.batching.continuous import Continuous
 from llmqsim.policies.batching.swapped import bring_back
 from llmqsim.policies.protocol import ReplicaView, StepDraft
@@ -34,6 +35,7 @@ class ReservePredicted(Continuous):
             return
         whole = view.usable_blocks * view.block_size
         for request in view.waiting():
-            answer = min(int(request.remaining_tokens * self.margin), request.max_tokens - request.generated_tokens)
-            if not draft.admit(request, hold_tokens=min(whole, request.known_tokens + max(0, answer - 1))):
+            known, made, most = request.known_tokens, request.generated_tokens, request.max_tokens
+            hold = rules.reserved_tokens(request.remaining_tokens, self.margin, most, made, known)
+            if not draft.admit(request, hold_tokens=min(whole, hold)):
                 break

@@ -12,7 +12,20 @@ from typing import Any, NamedTuple
 
 from numba.extending import overload
 
-from llmqsim.policies.batching import continuous, orca, sarathi, sglang, static, trtllm, vllm_v0
+from llmqsim.engine.deployment import Deployment
+from llmqsim.policies.batching import (
+    capped,
+    continuous,
+    multi_step,
+    orca,
+    reserving,
+    sarathi,
+    sglang,
+    static,
+    trtllm,
+    vllm_v0,
+)
+from llmqsim.requests import RequestTable
 from llmqsim.units import to_ns
 
 
@@ -46,6 +59,33 @@ class Sarathi(NamedTuple):
     """Sarathi-Serve."""
 
     code: int
+
+
+class PrefillShare(NamedTuple):
+    """A cap on the prompt tokens of a step."""
+
+    share: float
+
+
+class SloChunk(NamedTuple):
+    """The largest chunk that keeps the TPOT targets of who decodes."""
+
+    margin: float
+    least: int
+
+
+class MultiStep(NamedTuple):
+    """The scheduler is called once for n steps. saved_ns : of each that does without."""
+
+    n: int
+    saved_ns: int
+
+
+class ReservePredicted(NamedTuple):
+    """Memory set aside for predicted answers. re_estimate : of the request table."""
+
+    margin: float
+    re_estimate: float
 
 
 class Sglang(NamedTuple):
@@ -93,24 +133,39 @@ class Kernels(NamedTuple):
     close: Any
 
 
-def _sglang(policy: sglang.Sglang) -> Sglang:
+def _sglang(policy: sglang.Sglang, servers: Deployment, table: RequestTable) -> Sglang:
     start = float(policy.start_ratio * policy.conservativeness)
     whole = (int(policy.decay_steps), int(policy.clip_tokens), int(policy.retract_decode_steps))
     return Sglang(start, float(policy.floor), *whole)
 
 
+def _continuous(policy: continuous.Continuous, servers: Deployment, table: RequestTable) -> NamedTuple:
+    return PipelinedContinuous(0) if servers.cost.pipeline_stages > 1 else Continuous(0)
+
+
+def _multi_step(policy: multi_step.MultiStep, servers: Deployment, table: RequestTable) -> MultiStep:
+    return MultiStep(policy.n, round(to_ns(servers.host.per_step_s) * policy.saved))
+
+
 _FORMS = {
-    continuous.Continuous: ("continuous", lambda policy: Continuous(0)),
-    continuous.PartialPrefills: ("partial_prefills", lambda p: PartialPrefills(p.n, p.long, p.long_tokens)),
-    vllm_v0.VllmV0: ("vllm_v0", lambda policy: VllmV0(policy.spare_blocks)),
-    sarathi.Sarathi: ("sarathi", lambda policy: Sarathi(0)),
+    continuous.Continuous: ("continuous", _continuous),
+    continuous.PartialPrefills: ("partial_prefills", lambda p, *_: PartialPrefills(p.n, p.long, p.long_tokens)),
+    capped.PrefillShare: ("capped", lambda policy, *_: PrefillShare(float(policy.share))),
+    capped.SloChunk: ("capped", lambda policy, *_: SloChunk(float(policy.margin), policy.least)),
+    multi_step.MultiStep: ("multi_step", _multi_step),
+    reserving.ReservePredicted: (
+        "reserving",
+        lambda policy, servers, table: ReservePredicted(float(policy.margin), float(table.re_estimate)),
+    ),
+    vllm_v0.VllmV0: ("vllm_v0", lambda policy, *_: VllmV0(policy.spare_blocks)),
+    sarathi.Sarathi: ("sarathi", lambda *_: Sarathi(0)),
     sglang.Sglang: ("sglang", _sglang),
-    trtllm.GuaranteedNoEvict: ("trtllm", lambda policy: GuaranteedNoEvict(0)),
-    trtllm.MaxUtilization: ("trtllm", lambda policy: MaxUtilization(0)),
-    orca.Orca: ("orca", lambda policy: Orca(0)),
-    static.Static: ("static", lambda policy: Static(policy.size, to_ns(policy.max_wait_s))),
+    trtllm.GuaranteedNoEvict: ("trtllm", lambda *_: GuaranteedNoEvict(0)),
+    trtllm.MaxUtilization: ("trtllm", lambda *_: MaxUtilization(0)),
+    orca.Orca: ("orca", lambda *_: Orca(0)),
+    static.Static: ("static", lambda policy, *_: Static(policy.size, to_ns(policy.max_wait_s))),
 }
-"""policy -> (module of its kernels, the named tuple of its parameters)"""
+"""policy -> (module of its kernels, what makes the named tuple of policy, deployment and requests)"""
 _SORTED = (continuous.PartialPrefills, sglang.Sglang, static.Static)
 """those that pass over the head of the queue, send requests to its back, or look at all of it"""
 _KERNELS: dict[type, Kernels] = {}
@@ -121,12 +176,11 @@ def knows(policy: Any) -> bool:
     return type(policy) in _FORMS
 
 
-def form_of(policy: Any, stages: int) -> NamedTuple:
-    """The kernels' argument for a batching policy; imports its kernels. stages : of a pipeline."""
-    module, parameters = _FORMS[type(policy)]
+def form_of(servers: Deployment, table: RequestTable) -> NamedTuple:
+    """The kernels' argument for a deployment's batching policy; imports its kernels."""
+    module, make = _FORMS[type(servers.batching)]
     import_module(f"llmqsim.engine.compiled.batchers.{module}.kernels")
-    form = parameters(policy)
-    return PipelinedContinuous(0) if stages > 1 and isinstance(form, Continuous) else form
+    return make(servers.batching, servers, table)
 
 
 def needs_sorted_queue(policy: Any) -> bool:
@@ -139,9 +193,9 @@ def made_of(batcher: type, kernels: Kernels) -> None:
     _KERNELS[batcher] = kernels
 
 
-def draft_with(batcher, table, arena, base, step, now):
+def draft_with(batcher, table, arena, costs, params, base, step, now):
     """Fill a step: the `form` of a batching policy."""
-    _KERNELS[type(batcher)].draft(batcher, table, arena, base, step, now)
+    _KERNELS[type(batcher)].draft(batcher, table, arena, costs, params, base, step, now)
 
 
 def form_step(batcher, table, arena, costs, params, base, now):
@@ -165,9 +219,11 @@ def close_steps(batcher, arena, base):
 
 
 @overload(draft_with, inline="always")
-def _draft_with(batcher, table, arena, base, step, now):
+def _draft_with(batcher, table, arena, costs, params, base, step, now):
     kernel = _KERNELS[batcher.instance_class].draft
-    return lambda batcher, table, arena, base, step, now: kernel(batcher, table, arena, base, step, now)
+    return lambda batcher, table, arena, costs, params, base, step, now: kernel(
+        batcher, table, arena, costs, params, base, step, now
+    )
 
 
 @overload(form_step, inline="always")

@@ -5,6 +5,8 @@ Arguments as in step/kernels.py.
 
 from __future__ import annotations
 
+import math
+
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
 from llmqsim.engine.compiled.queue.kernels import entry_at
 from llmqsim.jit import kernel
@@ -14,6 +16,7 @@ from llmqsim.requests import INDEX
 ARRIVAL = INDEX["arrival_ns"]
 REPLICA_OF = INDEX["replica"]
 WAIT_STEP = INDEX["wait_step_ns"]
+MANTISSA = 1 << 53
 
 
 @kernel
@@ -24,6 +27,20 @@ def add(arena, at, amount):
         arena[at] += low // LIMB
         low %= LIMB
     arena[at + 1] = low
+
+
+@kernel
+def set_float(arena, at, value):
+    """Write a number into two words: its mantissa as a whole number, and its exponent. Exact: a mantissa has 53 bits."""
+    mantissa, exponent = math.frexp(value)
+    arena[at] = int(mantissa * MANTISSA)
+    arena[at + 1] = exponent
+
+
+@kernel
+def float_at(arena, at):
+    """The number in two words."""
+    return math.ldexp(arena[at] / MANTISSA, int(arena[at + 1]))
 
 
 @kernel

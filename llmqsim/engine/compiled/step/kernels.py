@@ -9,13 +9,15 @@ from __future__ import annotations
 from llmqsim.cost.kernels import outside_box, padded_tokens, prefill_attention_ns, step_ns
 from llmqsim.engine import rules
 from llmqsim.engine.compiled.blocks.kernels import disown, release, take
-from llmqsim.engine.compiled.books.kernels import ARRIVAL, count_gap, look, pass_time, tally
+from llmqsim.engine.compiled.books.kernels import ARRIVAL, count_gap, float_at, look, pass_time, tally
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
 from llmqsim.engine.compiled.batchers import close_steps, draft_with
 from llmqsim.engine.compiled.prefix.kernels import find_keys, forget, hits, share, take_hits
 from llmqsim.engine.compiled.queue.kernels import entry_at, head, pop, rejoin
 from llmqsim.engine.compiled.swap.kernels import leave_host, may_return, swap_in, swap_out, swap_place, with_copies
+from llmqsim.engine.costs.kernels import decode_ns
 from llmqsim.jit import kernel
+from llmqsim.kv.kernels import copy_ns
 from llmqsim.policies import rules as policy_rules
 from llmqsim.requests import INDEX, Outcome
 
@@ -35,6 +37,8 @@ OUTPUT_TOKENS = INDEX["output_tokens"]
 MAX_TOKENS = INDEX["max_tokens"]
 CLASS_ID = INDEX["class_id"]
 PRIORITY = INDEX["priority"]
+PREDICTED = INDEX["predicted_tokens"]
+DEADLINE = INDEX["deadline_ns"]
 COMPLETED = int(Outcome.COMPLETED)
 
 
@@ -195,7 +199,7 @@ def preempt(table, arena, base, step, slot, last, now):
     arena[step + T_PREEMPTED] = 1
     arena[at + S_PREEMPTED_NS] = now
     if arena[G_SWAPS] != 0:
-        if swap_out(table, arena, base, step, slot, blocks, held):
+        if is_worth_a_swap(arena, at, blocks) and swap_out(table, arena, base, step, slot, blocks, held):
             return
         if arena[G_CACHING] != 0 and arena[at + S_WAS_SWAPPED] != 0:
             arena[G_FAULT] = CACHED_TWICE
@@ -224,26 +228,61 @@ def leave_order(arena, base, at):
 
 @kernel
 def victim(table, arena, base):
-    """Who gives way: the request that was admitted last, or the least urgent."""
+    """Who gives way: the request that was admitted last, or the one with the largest (standing, arrival, row)."""
     order, last = arena[base + R_ORDER], arena[base + R_ORDER_END] - 1
-    if arena[G_LEAST_URGENT] == 0:
-        return arena[order + last]
-    least = arena[order]
-    for place in range(order + 1, order + last + 1):
-        row, other = arena[slot_at(arena, base, arena[place]) + S_ROW], arena[slot_at(arena, base, least) + S_ROW]
-        if is_less_urgent(table, row, other):
-            least = arena[place]
-    return least
+    chosen = arena[order + last]
+    if arena[G_VICTIM] == NEWEST:
+        return chosen
+    at = slot_at(arena, base, chosen)
+    row, standing = arena[at + S_ROW], standing_of(table, arena, at)
+    for place in range(order, order + last):
+        at = slot_at(arena, base, arena[place])
+        its_standing = standing_of(table, arena, at)
+        if its_standing > standing or (its_standing == standing and came_after(table, arena[at + S_ROW], row)):
+            chosen, row, standing = arena[place], arena[at + S_ROW], its_standing
+    return chosen
 
 
 @kernel
-def is_less_urgent(table, row, other):
-    """By priority, then arrival, then row."""
-    if table[PRIORITY, row] != table[PRIORITY, other]:
-        return table[PRIORITY, row] > table[PRIORITY, other]
+def came_after(table, row, other):
+    """By arrival, then row."""
     if table[ARRIVAL, row] != table[ARRIVAL, other]:
         return table[ARRIVAL, row] > table[ARRIVAL, other]
     return row > other
+
+
+@kernel
+def standing_of(table, arena, at):
+    """By what a request in a slot is chosen to give way, largest first: priority, KV that it keeps, or slack."""
+    row = arena[at + S_ROW]
+    if arena[G_VICTIM] == LEAST_URGENT:
+        return table[PRIORITY, row]
+    if arena[G_VICTIM] == LEAST_KV:
+        return -arena[at + S_COMPUTED]
+    at_end = arena[arena[G_TARGETS] + arena[at + S_CLASS] * TARGETS + TTFT] == NO_TARGET
+    if table[DEADLINE, row] < 0 or (arena[at + S_GENERATED] > 0 and not at_end):
+        return NEVER
+    cost = arena[arena[G_PREFILL_NS] + arena[at + S_PROMPT]]
+    if at_end:
+        left = remaining_tokens(table, arena, row, arena[at + S_GENERATED])
+        cost += decode_ns(arena[G_DECODE_NS], arena[G_DECODE_TOKEN], arena[at + S_PROMPT], left)
+    return table[ARRIVAL, row] + table[DEADLINE, row] - cost
+
+
+@kernel
+def remaining_tokens(table, arena, row, generated):
+    """Output tokens that are still expected of a request that has made so many."""
+    re_estimate = float_at(arena, G_RE_ESTIMATE)
+    return policy_rules.remaining_tokens(table[PREDICTED, row], generated, table[MAX_TOKENS, row], re_estimate)
+
+
+@kernel
+def is_worth_a_swap(arena, at, blocks):
+    """Does the KV of a victim go to the host: always, or where there and back is quicker than to compute it again?"""
+    if arena[G_CHEAPER] == 0:
+        return True
+    there_and_back = copy_ns(2 * blocks, arena[G_COPY_NS], arena[G_BLOCK_BYTES], float_at(arena, G_LINK_RATE))
+    return there_and_back < arena[arena[G_PREFILL_NS] + max(1, arena[at + S_COMPUTED])]
 
 
 @kernel
@@ -462,7 +501,13 @@ def admit_head(table, arena, base, step, hold_known, hold_maximum, now):
     hold_tokens = known if hold_known else 0
     if hold_maximum:
         hold_tokens = table[PROMPT_TOKENS, row] + table[MAX_TOKENS, row]
-    refused_by, want, hit = admission(arena, base, slot, row, known, arena[step + T_BUDGET], NO_LIMIT, hold_tokens)
+    return admit(table, arena, base, step, slot, row, known, NO_LIMIT, hold_tokens, now)
+
+
+@kernel
+def admit(table, arena, base, step, slot, row, known, most, hold_tokens, now):
+    """Let the head of the queue (`first_in_line`) enter with at most so many tokens, or note what keeps it out."""
+    refused_by, want, hit = admission(arena, base, slot, row, known, arena[step + T_BUDGET], most, hold_tokens)
     if refused_by != rules.ADMITTED:
         arena[step + T_BLOCKED_BY] = refused_by
         return False
@@ -503,7 +548,7 @@ def form(batcher, table, arena, costs, params, base, now):
         clear(arena, step)
         arena[step + T_BUDGET] = arena[G_BUDGET]
         arena[base + R_RETRY_NS] = NEVER
-        draft_with(batcher, table, arena, base, step, now)
+        draft_with(batcher, table, arena, costs, params, base, step, now)
         rows = arena[step + T_DECODES] + arena[step + T_CHUNKS]
         # who asked for memory gave way himself: the others can go on with it
         again = arena[step + T_PREEMPTED] != 0 and rows == 0 and arena[base + R_STEPS] == 0
@@ -528,6 +573,7 @@ def form(batcher, table, arena, costs, params, base, now):
     )
     arena[step + T_DURATION_NS] = with_copies(arena, costs, step, duration_ns)
     start_cold(arena, base, step)
+    arena[step + T_DURATION_NS] = max(1, arena[step + T_DURATION_NS] - arena[step + T_SAVED_NS])
     queue_up(arena, base, step, now)
     return True
 

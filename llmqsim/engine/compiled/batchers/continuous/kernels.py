@@ -12,7 +12,7 @@ from llmqsim.jit import inlined
 
 
 @inlined
-def draft(batcher, table, arena, base, step, now):
+def draft(batcher, table, arena, costs, params, base, step, now):
     """Running pass in admission order, then, if memory was enough for all of them, the waiting pass."""
     for place in range(arena[G_SCRATCH], arena[G_SCRATCH] + snapshot(arena, base)):
         if arena[step + T_EXHAUSTED] != 0:

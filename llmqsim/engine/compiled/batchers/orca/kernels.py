@@ -10,7 +10,7 @@ from llmqsim.jit import kernel
 
 
 @kernel
-def draft(batcher, table, arena, base, step, now):
+def draft(batcher, table, arena, costs, params, base, step, now):
     """Everybody who runs, then whoever fits, in order."""
     for place in range(arena[G_SCRATCH], arena[G_SCRATCH] + snapshot(arena, base)):
         grow(table, arena, base, step, arena[place], NO_LIMIT, 0, now)

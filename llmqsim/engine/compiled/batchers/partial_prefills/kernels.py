@@ -21,7 +21,7 @@ from llmqsim.jit import kernel
 
 
 @kernel
-def draft(batcher, table, arena, base, step, now):
+def draft(batcher, table, arena, costs, params, base, step, now):
     """Decodes first, then half-prefilled requests, then new ones that may be partial."""
     scratch = arena[G_SCRATCH]
     count, decodes = snapshot_decodes_first(arena, base)

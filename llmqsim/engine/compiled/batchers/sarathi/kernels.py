@@ -10,7 +10,7 @@ from llmqsim.jit import kernel
 
 
 @kernel
-def draft(batcher, table, arena, base, step, now):
+def draft(batcher, table, arena, costs, params, base, step, now):
     """Three passes; nobody new enters in a step that preempted."""
     count, _ = snapshot_decodes_first(arena, base)
     for place in range(arena[G_SCRATCH], arena[G_SCRATCH] + count):

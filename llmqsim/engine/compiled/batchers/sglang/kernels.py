@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 from llmqsim.engine import rules
 from llmqsim.engine.compiled.batchers import Sglang, made_of
 from llmqsim.engine.compiled.batchers.rows.kernels import by_rows
+from llmqsim.engine.compiled.books.kernels import float_at, set_float
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
 from llmqsim.engine.compiled.prefix.kernels import hits
 from llmqsim.engine.compiled.step.kernels import (
@@ -24,27 +23,23 @@ from llmqsim.policies import rules as policy_rules
 from llmqsim.requests import INDEX
 
 MAX_TOKENS = INDEX["max_tokens"]
-MANTISSA = 1 << 53
 
 
 @kernel
 def ratio_of(batcher, arena, base):
-    """Share of the remaining output that is reserved; it lies in the arena as a whole number (and 1) and an exponent."""
-    if arena[base + R_RATIO] == 0:
-        return batcher.start
-    return math.ldexp((arena[base + R_RATIO] - 1) / MANTISSA, int(arena[base + R_RATIO_EXPONENT]))
+    """Share of the remaining output that is reserved."""
+    return float_at(arena, base + R_RATIO) if arena[base + R_RATIO_IS_SET] != 0 else batcher.start
 
 
 @kernel
 def set_ratio(arena, base, ratio):
-    """Exact: a float's mantissa has 53 bits."""
-    mantissa, exponent = math.frexp(ratio)
-    arena[base + R_RATIO] = int(mantissa * MANTISSA) + 1
-    arena[base + R_RATIO_EXPONENT] = exponent
+    """Note it."""
+    arena[base + R_RATIO_IS_SET] = 1
+    set_float(arena, base + R_RATIO, ratio)
 
 
 @kernel
-def draft(batcher, table, arena, base, step, now):
+def draft(batcher, table, arena, costs, params, base, step, now):
     """A prefill step if there is one, else a decode step."""
     count = snapshot(arena, base)
     if not prefill(batcher, table, arena, base, step, count, now):

@@ -24,7 +24,7 @@ ARRIVAL = INDEX["arrival_ns"]
 
 
 @kernel
-def draft(batcher, table, arena, base, step, now):
+def draft(batcher, table, arena, costs, params, base, step, now):
     """Go on with the batch, or start one."""
     if arena[base + R_RUNNING] + arena[base + R_ENDED] > 0:
         go_on(table, arena, base, step, now)

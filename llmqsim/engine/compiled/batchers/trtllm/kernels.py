@@ -20,14 +20,14 @@ def generation_first(table, arena, base, step, now):
 
 
 @kernel
-def guaranteed_no_evict(batcher, table, arena, base, step, now):
+def guaranteed_no_evict(batcher, table, arena, costs, params, base, step, now):
     """Stop at the first for whose longest answer no blocks can be reserved."""
     generation_first(table, arena, base, step, now)
     admit_waiting(table, arena, base, step, False, True, now)
 
 
 @kernel
-def max_utilization(batcher, table, arena, base, step, now):
+def max_utilization(batcher, table, arena, costs, params, base, step, now):
     """Nobody enters in a step that paused someone."""
     generation_first(table, arena, base, step, now)
     if arena[step + T_PREEMPTED] == 0:

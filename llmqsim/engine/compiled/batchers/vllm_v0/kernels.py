@@ -33,7 +33,7 @@ def sort_by_arrival(table, arena, base, first, end):
 
 
 @kernel
-def draft(batcher, table, arena, base, step, now):
+def draft(batcher, table, arena, costs, params, base, step, now):
     """Chunked: all in one step. Else a step of whole prompts if any can enter, or of decodes."""
     chunked, scratch = arena[G_CHUNKED] != 0, arena[G_SCRATCH]
     swapped = arena[base + R_SWAPPED] > 0
