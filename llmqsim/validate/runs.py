@@ -13,6 +13,7 @@ from typing import Any
 
 from llmqsim.errors import UserError
 from llmqsim.validate import contradictions
+from llmqsim.validate.campaigns import set_unstated
 from llmqsim.validate.cases import Case
 from llmqsim.validate.deployment import Servers, servers
 from llmqsim.validate.positions import longer_positions
@@ -97,6 +98,8 @@ def _run(case: Case, entries: tuple[int, ...]) -> Run:
     _static(machine, load, entry)
     if machine.product == "vllm" and machine.sixteen_bit_experts and load.cold:
         machine.engine["cold_start"] = True
+    if load.clients:
+        set_unstated(machine, case.config, load.longest_tokens, load.clients)
     _long_prompts(machine, load)
     if "pools" in machine.keys and (said := bounded_loop(load.keys)):
         load.notes.append(said)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from llmqsim.cost.store import version_order
 from llmqsim.errors import ScenarioError
+from llmqsim.validate.campaigns import recurring_prompts
 from llmqsim.validate.cases import Case
 from llmqsim.validate.lengths import foreseen, output_length, prompt_length
 from llmqsim.validate.sent import Sent
@@ -22,11 +22,6 @@ INFERENCEX_SHORTEST = 0.8
 SERVER_S, SERVER_WARMUP_S = 900.0, 240.0
 """a long open-loop run (40 minutes and more) is cut to this; its start is left out, as it weighs little in the real one"""
 OFFLINE_PER_GPU = 3000
-AIPERF_CAMPAIGN, AIPERF_PROMPTS = "aic-gap-analysis", 100
-REUSES_FROM = {"vllm": "0", "trtllm": "1.2.0rc0"}
-"""Products of that campaign that find recurring prompts in their cache, and since which version. Not stated, but seen in
-the throughput: TensorRT-LLM 1.0 and SGLang compute no more prompt tokens a second than a GPU can, vLLM 0.12 answers more.
-"""
 TURNAROUND_S = 0.001
 """a client's next request leaves this long after an answer; any positive value is alike"""
 
@@ -41,6 +36,8 @@ class Traffic:
     static: bool = False
     cold: bool = False
     """is the server's start in the run?"""
+    clients: int = 0
+    """of a closed loop"""
     longest_prompt: int = 0
     longest_tokens: int = 0
     notes: list[str] = field(default_factory=list)
@@ -69,7 +66,7 @@ def traffic(case: Case, entry: Mapping[str, Any], product: str, sent: Sent | Non
     made.keys["max_tokens"] = 1024 if stops and sent is None else "output"
     _arrivals(made, case, entry, sent)
     made.cold = "inference-perf" in str(work.get("tool", "")) or "cold start" in str(work.get("warmup", ""))
-    _prefix(made, _recurring(case, product) or work.get("prefix"))
+    _prefix(made, recurring_prompts(case.config, product) or work.get("prefix"))
     _clients(made, work)
     _classes(made, work.get("classes"), sent)
     return made
@@ -138,6 +135,7 @@ def _closed(made: Traffic, concurrency: Any, entry: Mapping[str, Any], case: Cas
     n = entry.get("n_requests") or case.workload.get("n_requests") or max(LEAST_LOOP, WAVES * int(concurrency))
     made.keys |= {"requests": int(n), "arrivals": {"process": "closed_loop", "clients": int(concurrency)}}
     made.keys["clients"] = {"turnaround": TURNAROUND_S}
+    made.clients = int(concurrency)
 
 
 def _stage_rows(stages: list) -> list[int]:
@@ -213,16 +211,6 @@ def _prefix(made: Traffic, spec: Any) -> None:
     if "round_robin" in str(spec.get("order", "")):
         keys["order"] = "round_robin"
     made.keys["prefix"] = keys
-
-
-def _recurring(case: Case, product: str) -> dict[str, Any] | None:
-    """AIPerf makes 100 prompts unless told otherwise (from memory) and sends them round; so did this campaign."""
-    since = REUSES_FROM.get(product)
-    if since is None or not str(case.config.get("campaign", "")).startswith(AIPERF_CAMPAIGN):
-        return None
-    if version_order(str(case.config.get("engine_version") or "0")) < version_order(since):
-        return None
-    return {"distinct_prompts": AIPERF_PROMPTS, "order": "round_robin"}
 
 
 def _clients(made: Traffic, work: Mapping[str, Any]) -> None:
