@@ -50,7 +50,7 @@ def _times_ms(setting: Setting, variant: str | None, tokens: int) -> tuple[float
 def times_s(deployment: Deployment, tokens: int) -> tuple[float, float]:
     """Seconds to copy a request's blocks to the host and back, and to compute them again alone, in the engine's own costs."""
     options = deployment.options
-    costs = ProfiledCosts(deployment.cost, deployment.link, options.max_num_batched_tokens, options.block_size)
+    costs = ProfiledCosts(deployment.cost, deployment.link, options.max_num_batched_tokens)
     blocks = -(-tokens // options.block_size)
     return 2 * costs.copy_ns(blocks) / 1e9, costs.prefill_ns(tokens) / 1e9
 
