@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from llmqsim.claims import c01, c02, c03, c04, c05, c08, c09, c11
+from llmqsim.claims import c01, c02, c03, c04, c05, c06, c08, c09, c11, distserve
 from llmqsim.claims.figure import Figure, Setting
 
 CLAIMS: dict[str, Callable[[Setting], list[Figure]]] = {
@@ -13,8 +13,10 @@ CLAIMS: dict[str, Callable[[Setting], list[Figure]]] = {
     "C03": c03.measure,
     "C04": c04.measure,
     "C05": c05.measure,
+    "C06": c06.measure,
     "C08": c08.measure,
     "C09": c09.measure,
     "C11": c11.measure,
+    "DistServe": distserve.measure,
 }
 """in the order in which they are run and listed"""

@@ -1,7 +1,7 @@
 """The best split of six GPUs against the prompt/output ratio and the SLO: `python scenarios/disaggregation/pd_ratio.py`.
 
 Prompt and output have 2,400 tokens together on average. Goodput is the highest rate at which 90 % of the requests meet
-both targets (goodput.py). Writes pd_ratio.json beside itself and docs/figures/pd_ratio.png; --figure only draws.
+both targets (llmqsim/planner/goodput.py). Writes pd_ratio.json beside itself and docs/figures/pd_ratio.png; --figure only draws.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ import json
 import sys
 from pathlib import Path
 
-from goodput import goodput, grid
+from llmqsim import load
+from llmqsim.planner.goodput import goodput, grid
+from llmqsim.simulation import prepare
 
 HERE = Path(__file__).parent
 SCENARIO, DATA = str(HERE / "pd_ratio.yaml"), HERE / "pd_ratio.json"
@@ -44,7 +46,7 @@ def measure() -> dict[str, dict[str, dict[str, float]]]:
                 prefill = int(deployment[0])
                 sets |= {"pools.prefill.replicas": prefill, "pools.decode.replicas": GPUS - prefill}
             variant = "colocated" if deployment == "colocated" else None
-            rates = goodput(SCENARIO, SLOS.values(), grid(3, 120, 1.25), variant=variant, sets=sets)
+            rates = goodput(prepare(load(SCENARIO, variant=variant, sets=sets)), SLOS.values(), grid(3, 120, 1.25))
             for name, slo in SLOS.items():
                 found[name].setdefault(deployment, {})[str(ratio)] = round(rates[slo], 3)
             print(deployment, ratio, [round(rate, 1) for rate in rates.values()], flush=True)
@@ -81,7 +83,9 @@ def draw(found: dict) -> None:
         axes.set_xlabel("prompt tokens / output tokens (2,400 together)")
         axes.grid(alpha=0.3)
     left.legend(fontsize=8)
-    figure.suptitle("Llama-3.1-8B on six H100s, vLLM 0.19 with NIXL over 400G RDMA: goodput at 90 % attainment", fontsize=10)
+    figure.suptitle(
+        "Llama-3.1-8B on six H100s, vLLM 0.19 with NIXL over 400G RDMA: goodput at 90 % attainment", fontsize=10
+    )
     figure.savefig(FIGURE, dpi=110)
 
 

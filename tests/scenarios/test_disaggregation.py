@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from pathlib import Path
 
 import pytest
 
 from llmqsim import load, simulate
+from llmqsim.planner import goodput
+from llmqsim.simulation import prepare
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
 FILES = sorted([*(SCENARIOS / "disaggregation").glob("*.yaml"), *(SCENARIOS / "claims").glob("c06.yaml")])
@@ -22,23 +23,22 @@ def test_a_scenario_runs(path, variant):
     result = simulate(load(path, variant=variant, sets=QUICK))
     summary = result.summary()
     assert summary["requests"]["completed"] == 30
-    assert (summary.get("handoff") is None) == (variant in ("colocated", "three_colocated", "small_chunks"))
+    assert (summary.get("handoff") is None) == (variant in ("colocated", "three_colocated"))
 
 
-def _goodput():
-    spec = importlib.util.spec_from_file_location("goodput", SCENARIOS / "disaggregation" / "goodput.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_goodput_is_the_last_rate_that_keeps_a_target():
+def test_goodput_is_the_last_rate_that_keeps_a_target(monkeypatch):
     """A looser target keeps at least the rate of a tighter one; none is kept where a single step takes longer."""
-    study = _goodput()
-    study.SECONDS, study.LEAST = 10, 60
+    monkeypatch.setattr(goodput, "SECONDS", 10)
+    monkeypatch.setattr(goodput, "LEAST", 60)
     slos = [(1e-6, 1.0), (0.5, 0.02), (5.0, 0.2)]
-    found = study.goodput(str(SCENARIOS / "claims" / "c06.yaml"), slos, study.grid(1, 8, 2.0))
+    found = goodput.goodput(prepare(load(SCENARIOS / "claims" / "c06.yaml")), slos, goodput.grid(1, 8, 2.0))
     assert found[slos[0]] == 0.0
     assert 0 < found[slos[1]] <= found[slos[2]] <= 8
-    rates = study.grid(1, 10, 1.5)
+    rates = goodput.grid(1, 10, 1.5)
     assert rates[0] == 1 and rates[-1] >= 10 and math.isclose(rates[1] / rates[0], 1.5)
+
+
+def test_a_rate_is_that_of_the_scenario_written_so():
+    written = load(SCENARIOS / "claims" / "c06.yaml", sets={"workload.arrivals.rate": 7, "workload.requests": 280})
+    asked = goodput.at_rate(prepare(load(SCENARIOS / "claims" / "c06.yaml")), 7.0)
+    assert asked.run(0, 0).summary() == simulate(written).summary()

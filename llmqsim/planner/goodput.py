@@ -1,4 +1,4 @@
-"""Goodput of a deployment under many SLOs at once: the same arrivals at rising rates, and the last rate that keeps each.
+"""Goodput of a deployment under many SLOs at once: the same traffic at rising rates, and the last rate that keeps each.
 
 Goodput here: the highest rate at which the wanted share of arrivals meets both targets, read off a geometric grid of
 rates (linear between two of them). Each run lasts SECONDS, whatever the rate, and what arrives in its first quarter does
@@ -7,30 +7,33 @@ not count: a fixed number of requests would be over before a fast system is full
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 import numpy as np
 
-from llmqsim import load, simulate
-from llmqsim.requests import Outcome
-from llmqsim.scenario import Scenario
+from llmqsim.metrics.latency import completed
+from llmqsim.planner.vary import changed
+from llmqsim.simulation import Prepared
 
-RATE = "workload.arrivals.rate"
 SECONDS, LEAST = 40, 200
 """of arrivals in a run, and requests at least"""
+Pair = tuple[float, float]
+"""TTFT and TPOT, seconds"""
 
 
-def at_rate(rate: float) -> dict[str, float]:
-    """The settings of a run at this rate."""
-    return {RATE: rate, "workload.requests": max(LEAST, round(rate * SECONDS))}
+def at_rate(prepared: Prepared, rate: float) -> Prepared:
+    """The same servers under so many requests per second. The scenario's arrivals must be open, with a rate."""
+    arrivals = prepared.scenario.spec.workload.arrivals.model_copy(update={"rate": rate})
+    requests = max(LEAST, round(rate * SECONDS))
+    values = {"workload.arrivals": arrivals, "workload.requests": requests}
+    return Prepared(changed(prepared.scenario, values), prepared.servers)
 
 
-def latencies(scenario: Scenario, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def latencies(prepared: Prepared, rate: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """TTFT and TPOT of the arrivals that count, seconds (float64[n] each); inf for those that were not completed."""
-    table = simulate(scenario, seed=seed).table
+    table = at_rate(prepared, rate).run(seed, 0).table
     late = table.arrival_ns >= table.arrival_ns.max() // 4
-    done = table.outcome == Outcome.COMPLETED
+    done = completed(table)
     gaps = np.maximum(table.generated_tokens - 1, 1)
     ttft = np.where(done, (table.first_token_ns - table.arrival_ns) / 1e9, np.inf)
     tpot = np.where(done, (table.finish_ns - table.first_token_ns) / gaps / 1e9, np.inf)
@@ -38,22 +41,16 @@ def latencies(scenario: Scenario, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def goodput(
-    path: str,
-    slos: Iterable[tuple[float, float]],
-    rates: Iterable[float],
-    share: float = 0.9,
-    seed: int = 0,
-    variant: Any = None,
-    sets: Mapping[str, Any] | None = None,
-) -> dict[tuple[float, float], float]:
-    """Requests per second under each SLO (TTFT s, TPOT s), 0.0 where the lowest rate misses it.
+    prepared: Prepared, slos: Iterable[Pair], rates: Iterable[float], share: float = 0.9, seed: int = 0
+) -> dict[Pair, float]:
+    """Requests per second under each SLO, 0.0 where the lowest rate misses it.
 
-    The runs stop at the first rate that no SLO survives; a rate of the grid that is the last one is a lower bound.
+    rates : rising. The runs stop at the first rate that no SLO survives; the last rate of the grid is a lower bound.
     """
     slos, kept = list(slos), {}
-    before: dict[tuple[float, float], tuple[float, float]] = {}
+    before: dict[Pair, Pair] = {}
     for rate in rates:
-        ttft, tpot = latencies(load(path, variant=variant, sets={**(sets or {}), **at_rate(rate)}), seed)
+        ttft, tpot = latencies(prepared, rate, seed)
         alive = False
         for slo in slos:
             if slo in kept:
