@@ -18,7 +18,16 @@ from pathlib import Path
 import numba
 
 _ANNOUNCERS: list[Callable[[], None]] = []
-_SOURCES = ("jit.py", "kernels.py", "batchers/__init__.py", "rules.py", "layout.py", "records.py", "requests.py")
+_SOURCES = (
+    "jit.py",
+    "kernels.py",
+    "batchers/__init__.py",
+    "routers/__init__.py",
+    "rules.py",
+    "layout.py",
+    "records.py",
+    "requests.py",
+)
 """files of which machine code is made"""
 
 

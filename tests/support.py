@@ -56,13 +56,20 @@ def deployment(
     ordering: str = "fcfs",
     policy: dict | None = None,
     order: dict | None = None,
+    route: dict | None = None,
+    signal_age_ns: int = 0,
     block_bytes: int | None = None,
     stages: int = 1,
     **options,
 ) -> Deployment:
     """Servers with step cost `cost` (default: every step takes 1 s) and `blocks` KV blocks (default: unlimited).
 
+<<<<<<< HEAD
     policy, order, victims : parameters of the batching, the ordering and the preemption policy. block_bytes : of a KV block, for host pools. stages : of a pipeline.
+=======
+    policy, order, route : parameters of the batching, the ordering and the routing policy. block_bytes : of a KV block, for
+    host pools. stages : of a pipeline.
+>>>>>>> 2252016 (Compiled engine: every built-in router, fresh and old reports)
     """
     merged = replace(OPTIONS, **options)
     cost = cost or lower.constant(1.0)
@@ -75,7 +82,8 @@ def deployment(
         host=host or HostCost(),
         cost=replace(cost, pipeline_stages=stages) if stages > 1 else cost,
         capacity=capacity,
-        routing=registry.make("routing", routing),
+        routing=registry.make("routing", routing, route),
+        signal_age_ns=signal_age_ns,
         batching=registry.make("batching", batching, policy),
         ordering=registry.make("ordering", ordering, order),
         preemption=registry.make("preemption", preemption, victims),

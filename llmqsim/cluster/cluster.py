@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import simpy
 
-from llmqsim import rng
 from llmqsim.clients import Clients
 from llmqsim.cluster.admission import refuse_unservable
 from llmqsim.cluster.clients import ClientSide
@@ -43,8 +42,7 @@ class Cluster:
         refuse_unservable(table, fleet)
         self.replicas = self._replicas(fleet)
         front = fleet.pools[0].deployment
-        if table.draws is None and (draws := fleet.draws):
-            table.draws = rng.stream(0, 0, "routing").random((len(table), draws))
+        fleet.draw(table)
         self._inside = self._one_pool(fleet.only) if fleet.only is not None else self._pools(fleet)
         self._gate = Gate(self.env, table, front.admission, self._inside.submit, lambda: self._inside.waiting)
         self._clients = ClientSide(self.env, table, clients, self._gate.submit, self._abort)

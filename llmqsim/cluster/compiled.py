@@ -9,14 +9,15 @@ import numpy as np
 
 from llmqsim.clients import Clients
 from llmqsim.cluster.admission import refuse_unservable
+from llmqsim.cluster.fleet import Fleet
 from llmqsim.cost.lower import StepCost
 from llmqsim.engine.compiled import MoreSlots, NotCompiled, Replicas, batchers
 from llmqsim.engine.compiled.clients import Crowd, are_plain
+from llmqsim.engine.compiled.routers.forms import ROUTERS, Router
 from llmqsim.engine.compiled.victims import VICTIMS
 from llmqsim.engine.deployment import Deployment
 from llmqsim.policies.ordering import Fcfs
 from llmqsim.policies.protocol import FixedKeys, OrderingTable
-from llmqsim.policies.routing import LeastOutstanding, RoundRobin
 from llmqsim.records import GapHistogram, ReplicaUsage
 from llmqsim.packed import PIECE_ROWS
 from llmqsim.registry import name_of
@@ -24,7 +25,7 @@ from llmqsim.requests import COLUMNS, GIVEN, INDEX, UNSET, Outcome, RequestTable
 
 KNOWN = {
     "engine.preemption": ("preemption", tuple(VICTIMS)),
-    "routing": ("routing", (RoundRobin, LeastOutstanding)),
+    "routing": ("routing", tuple(ROUTERS)),
 }
 """scenario key -> (field of Deployment, policies that have a compiled form)"""
 
@@ -83,8 +84,16 @@ class CompiledCluster:
         self._deployment = deployment
         self._clients = clients
         refuse_unservable(table, deployment)
+        Fleet.of(deployment).draw(table)
+        self._router = Router(deployment.routing, table, deployment.replicas, deployment.signal_age_ns)
         # a copy of what clients that are not plain write of what the workload has
-        self._sending = None if are_plain(table, clients) else table.data[SENDING]
+        self._sending = None if self._are_plain else table.data[SENDING]
+
+    @property
+    def _are_plain(self) -> bool:
+        """Clients of a closed loop are, unless the order matters in which they and others reach replicas at an instant."""
+        looks = self._router.reports and self._clients.loops
+        return are_plain(self.table, self._clients) and not looks
 
     def run(self, until_ns: int | None = None) -> int:
         """Run until nothing is left to do, or up to `until_ns`; return the time, ns."""
@@ -109,19 +118,19 @@ class CompiledCluster:
 
     def _run(self, until_ns: int | None, slots: int) -> Replicas:
         deployment, clients = self._deployment, self._clients
-        in_turn = isinstance(deployment.routing, RoundRobin)
-        crowd = None if are_plain(self.table, clients) else Crowd(self.table, clients)
+        crowd = None if self._are_plain else Crowd(self.table, clients)
         loop = clients.loops[0] if clients.loops and crowd is None else None
         fixed, caching = self._fixed_keys(crowd is not None), _caches(deployment)
-        replicas = Replicas(self.table, deployment, self.step_log is not None, caching, loop, fixed, slots, crowd)
+        log = self.step_log is not None
+        replicas = Replicas(self.table, deployment, self._router, log, caching, loop, fixed, slots, crowd)
         if clients.loops or crowd is not None:
             self.table.open_rows(len(self.table))
         if crowd is not None:
-            replicas.run_crowd(in_turn, until_ns)
+            replicas.run_crowd(until_ns)
         elif loop is not None:
-            replicas.run_loop(loop, clients.turnaround_ns, in_turn, until_ns)
+            replicas.run_loop(loop, clients.turnaround_ns, until_ns)
         else:
-            self._serve(replicas, in_turn, until_ns)
+            self._serve(replicas, until_ns)
             replicas.run_out(until_ns)
         return replicas
 
@@ -133,7 +142,7 @@ class CompiledCluster:
             return None
         return ordering.fixed_keys(OrderingTable(self.table.columns()))
 
-    def _serve(self, replicas: Replicas, in_turn: bool, until_ns: int | None) -> None:
+    def _serve(self, replicas: Replicas, until_ns: int | None) -> None:
         """Send the rows of an open loop: all at once, or, where the table is streamed, stretch by stretch of them.
 
         After each stretch the replicas are brought to the next row's time, and the rows that are over are packed.
@@ -143,28 +152,28 @@ class CompiledCluster:
         for first in range(0, rows, stretch):
             end = min(first + stretch, rows)
             table.open_rows(end)
-            if in_turn:
+            if self._router.is_blind:
                 turn = self._deal(first, end, turn, until_ns)
                 replicas.offer(first, end)
             else:
-                replicas.balance(end, until_ns)
+                replicas.send(end, until_ns)
             next_ns = int(table.intended_ns[end]) if end < rows else None
             if next_ns is not None and (until_ns is None or next_ns < until_ns):
                 replicas.run_up_to(next_ns)
                 table.pack_finished()
 
     def _deal(self, first: int, end: int, turn: int, until_ns: int | None) -> int:
-        """Give the rows first:end their replicas in turn, beginning with `turn`; return the next turn.
+        """Give the rows first:end their replicas, where `turn` were sent before them; return how many are then.
 
-        Round robin looks at nothing, so that they can have them before the clock gets there.
+        A router that looks at no replica can do so before the clock gets there.
         """
         data = self.table.data[:, first:end]
         due_ns = data[INDEX["intended_ns"]]
         sent = data[INDEX["outcome"]] != Outcome.REJECTED
         if until_ns is not None:
             sent &= due_ns < until_ns
-        turns = turn + np.cumsum(sent) - 1
-        data[INDEX["replica"]] = np.where(sent, turns % self._deployment.replicas, -1)
+        data[INDEX["replica"]] = -1
+        data[INDEX["replica"], sent] = self._router.deal(first + np.flatnonzero(sent), turn)
         np.copyto(data[INDEX["arrival_ns"]], due_ns, where=sent)
         return turn + int(sent.sum())
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from llmqsim import rng
 from llmqsim.engine.deployment import Deployment
 from llmqsim.engine.handoff import HandoffTerms
 from llmqsim.kv.transfer import KvLane, KvLink
@@ -54,6 +55,11 @@ class Fleet:
     def draws(self) -> int:
         """Random numbers that the routers of all pools need for a request."""
         return sum(pool.deployment.routing.draws for pool in self.pools)
+
+    def draw(self, table: RequestTable) -> None:
+        """Give a table the routers' draws, if they need any and it has none yet."""
+        if table.draws is None and self.draws:
+            table.draws = rng.stream(0, 0, "routing").random((len(table), self.draws))
 
     def draws_of(self, draws: np.ndarray | None, name: str) -> np.ndarray | None:
         """Of all draws (float64[rows, draws]) those of one pool."""

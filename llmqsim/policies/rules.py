@@ -54,3 +54,21 @@ def ratio_after_retraction(made, allowed, staying, steps):
 def ratio_after_decode(ratio, start, floor, steps):
     """SGLang: the share falls, over `steps` decode steps from `start` to `floor` of it."""
     return max(start * floor, ratio - start * (1 - floor) / steps)
+
+
+@kernel
+def expected_answer(predicted_tokens, max_tokens):
+    """Output tokens that a router reckons with: as predicted, or (-1: nobody predicts) as many as may come."""
+    return predicted_tokens if predicted_tokens >= 0 else max_tokens
+
+
+@kernel
+def work(prompt_weight, prompt_tokens, answer_tokens):
+    """Work of requests in output tokens. prompt_weight : of a prompt token; prompts are computed many at a time."""
+    return prompt_weight * prompt_tokens + answer_tokens
+
+
+@kernel
+def penalty(affinity_weight, cached, load_weight, ahead):
+    """What speaks against a replica. cached : share of the prompt. ahead : of the others, in requests in flight."""
+    return load_weight * ahead - affinity_weight * cached

@@ -7,6 +7,8 @@ all who decode as one).
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from llmqsim import jit
@@ -16,6 +18,8 @@ from llmqsim.engine.compiled import batchers, victims
 from llmqsim.engine.compiled import layout as at
 from llmqsim.engine.compiled.clients import Crowd
 from llmqsim.engine.compiled.prefix import Keys, number_keys
+from llmqsim.engine.compiled.routers.forms import Router
+from llmqsim.engine.compiled.routers.layout import F_SEEN_NS
 from llmqsim.engine.deployment import Deployment
 from llmqsim.errors import InvariantError
 from llmqsim.kv import prefix as prefix_pool
@@ -42,15 +46,16 @@ class MoreSlots(Exception):
 class Replicas:
     """All replicas of a run. Kernels mutate `table` and the arena; `usage` and `log` read the arena.
 
-    caching : prefix caching is on. fixed : keys that sort the waiting queues; None: first come, first served, and preempted
-    requests first. slots : of a replica, where more than max_num_seqs are needed. crowd : clients that are not plain; their
-    queues are sorted.
+    router : of this run. caching : prefix caching is on. fixed : keys that sort the waiting queues; None: first come, first
+    served, and preempted requests first. slots : of a replica, where more than max_num_seqs are needed. crowd : clients that
+    are not plain; their queues are sorted.
     """
 
     def __init__(
         self,
         table: RequestTable,
         servers: Deployment,
+        router: Router,
         keep_steps: bool,
         caching: bool,
         loop: Loop | None = None,
@@ -60,7 +65,7 @@ class Replicas:
     ):
         self._table = table
         self._params = servers.cost.params
-        self._costs = np.append(servers.cost.costs, float(servers.link.bytes_per_s))
+        self._costs = np.concatenate([servers.cost.costs, [float(servers.link.bytes_per_s)], router.form.weights])
         self._swap_blocks, self._host_blocks = servers.swap_blocks, servers.offload_blocks if caching else 0
         self._count = servers.replicas
         self._cold_steps = servers.cold_steps
@@ -68,11 +73,12 @@ class Replicas:
         self._slots = min(slots or servers.options.max_num_seqs, max(1, len(table)))
         self._batcher = batchers.form_of(servers, table)
         self._ring = max(2, servers.cost.pipeline_stages)
-        self._fixed, self._crowd = fixed, crowd
+        self._fixed, self._crowd, self._router, self._kind = fixed, crowd, router, router.kind
         self._keys = number_keys(table.prefixes) if caching and table.prefixes is not None else None
         self._usable = KvPool(servers.kv_blocks, servers.options.block_size).usable_blocks
         self.arena = np.zeros(self._layout(servers, keep_steps, loop.clients if loop else 0), dtype=np.int64)
         self._set_globals(servers, keep_steps, caching)
+        router.fill(self.arena, self._place, weights=len(servers.cost.costs) + 1)
         for index in range(self._count):
             self._set_replica(index)
         if self._keys is not None:
@@ -93,13 +99,14 @@ class Replicas:
             "log": LOG_ROWS * at.LOG_COLUMNS if keep_steps else 0,
             "turns": 2 * clients,
             "due": clients,
-            "answers": slots,
+            "answers": len(self._table) if self._router.listens else slots,
             "draft": 3 * slots * at.DRAFT,  # a row may be taken back and given again
             "scratch": 2 * slots,
             "targets": classes * at.TARGETS,
             "times": victims.longest(self._table) + 1 if victims.needs_times(servers.preemption) else 0,
             "queue": len(self._table) * at.ENTRY if self._fixed else 0,
             **(self._crowd.sizes() if self._crowd else {}),
+            **self._router.sizes(),
             "prefix": len(self._keys.kept) if self._keys else 0,
             "prefix_ids": int(self._keys.kept[-1]) if self._keys else 0,
         }
@@ -168,7 +175,7 @@ class Replicas:
             **victims.words(servers),
             at.G_BLOCK_BYTES: link.block_bytes,
             at.G_COPY_NS: link.per_block_ns,
-            at.G_LINK: len(self._costs) - 1,
+            at.G_LINK: len(servers.cost.costs),
             at.G_CACHED_PERCENT: servers.cost.cached_read_percent,
             at.G_NEAR_ADMISSIONS: prefix_pool.NEAR_ADMISSIONS,
             at.G_COLD_NS: to_ns(servers.host.cold_step_s),
@@ -176,6 +183,9 @@ class Replicas:
             at.G_SLOTS: self._slots,
             at.G_NEXT_NS: place["next"],
             at.G_OUTSTANDING: place["outstanding"],
+            at.G_IN_TURN: self._router.form.in_turn,
+            at.G_ROUTER: place["router"],
+            at.G_ANSWERS: place["answers"] if self._router.listens else 0,
             at.G_GAPS: place["gaps"],
             at.G_GAP_SUMS: place["sums"],
             at.G_LOG: place["log"],
@@ -291,22 +301,19 @@ class Replicas:
             entries[rows[:-1], at.Q_NEXT] = rows[1:]
             self.arena[base + at.R_LAST_SENT] = rows[-1]
 
-    def balance(self, end: int, until_ns: int | None) -> None:
-        """Send each row up to `end` to the replica with the fewest in flight when it is due, up to `until_ns`."""
+    def send(self, end: int, until_ns: int | None) -> None:
+        """Send each row up to `end` to the replica that the router chooses when it is due, up to `until_ns`."""
         from llmqsim.engine.compiled import kernels
 
         self.arena[at.G_ROWS] = end
-        self._call(kernels.route, END_OF_TIME if until_ns is None else until_ns)
+        self._call_all(kernels.route, END_OF_TIME if until_ns is None else until_ns)
 
     def run_up_to(self, now_ns: int) -> None:
         """Bring every replica to where a router finds it that looks at `now_ns`."""
-        from llmqsim.engine.compiled import kernels
+        self._advance(now_ns, now_ns)
 
-        for index in range(self._count):
-            self._call(kernels.advance, self._base(index), now_ns, now_ns)
-
-    def run_loop(self, loop: Loop, turnaround_ns: int, in_turn: bool, until_ns: int | None) -> None:
-        """Clients send the rows, each the next one when its answer has come; in_turn: round robin, else least loaded."""
+    def run_loop(self, loop: Loop, turnaround_ns: int, until_ns: int | None) -> None:
+        """Clients send the rows, each the next one when its answer has come."""
         from llmqsim.engine.compiled.loop import kernels
 
         clients, turns = np.arange(loop.clients), self._place["turns"]
@@ -317,33 +324,41 @@ class Replicas:
         self.arena[at.G_DUE], self.arena[at.G_ANSWERS] = self._place["due"], self._place["answers"]
         self.arena[at.G_STOP_NS] = at.NEVER if loop.stop_ns is None else loop.stop_ns
         self.arena[at.G_TURNAROUND_NS] = turnaround_ns
-        self.arena[at.G_IN_TURN] = in_turn
         heap = self.arena[turns:][: 2 * loop.clients].reshape(-1, 2)  # in order of time: a heap already
         heap[:, 0], heap[:, 1] = starts_ns, clients
-        self._call(kernels.serve, END_OF_TIME if until_ns is None else until_ns)
+        self._call_all(kernels.serve, END_OF_TIME if until_ns is None else until_ns)
 
-    def run_crowd(self, in_turn: bool, until_ns: int | None) -> None:
-        """Clients of all kinds send what they have to; in_turn: round robin, else least loaded."""
+    def run_crowd(self, until_ns: int | None) -> None:
+        """Clients of all kinds send what they have to."""
         from llmqsim.engine.compiled.clients import kernels
 
         self._entries()[:, at.Q_SLOT] = at.NOT_DELIVERED
-        self.arena[at.G_IN_TURN] = in_turn
         self.arena[at.G_ANSWERS] = self._place["answers"]
         self._crowd.fill(self.arena, self._place)
-        self._call(kernels.serve_all, END_OF_TIME if until_ns is None else until_ns)
+        self._call_all(kernels.serve_all, END_OF_TIME if until_ns is None else until_ns)
 
     def run_out(self, until_ns: int | None) -> None:
         """Run every replica until it has nothing left to do, or up to all that is before `until_ns`."""
+        commits, rest = (END_OF_TIME, END_OF_TIME) if until_ns is None else (until_ns - 1, until_ns)
+        self._advance(commits, rest)
+
+    def _advance(self, commit_limit: int, form_limit: int) -> None:
         from llmqsim.engine.compiled import kernels
 
-        commits, rest = (END_OF_TIME, END_OF_TIME) if until_ns is None else (until_ns - 1, until_ns)
         for index in range(self._count):
-            self._call(kernels.advance, self._base(index), commits, rest)
+            limits = self._base(index), commit_limit, form_limit
+            self._call(kernels.advance, self._table.data, self.arena, self._costs, self._params, *limits)
+        if self._router.listens:
+            kernels.hear_ends(self._kind, self._table.data, self.arena)
 
-    def _call(self, kernel, *arguments: int) -> None:
+    def _call_all(self, kernel, until_ns: int) -> None:
+        """Call a kernel that sends requests, too."""
+        self._call(kernel, self._kind, self._table.data, self.arena, self._costs, self._params, until_ns)
+
+    def _call(self, kernel, *arguments: Any) -> None:
         jit.about_to_call(kernel)
         while True:
-            code = kernel(self._batcher, self._table.data, self.arena, self._costs, self._params, *arguments)
+            code = kernel(self._batcher, *arguments)
             self._drain()
             if code == at.DONE:
                 return
@@ -375,10 +390,14 @@ class Replicas:
     @property
     def last_ns(self) -> int:
         """When the last step ended, a policy wanted to be asked again, or a client looked whether there is more to send."""
-        impatient = self._crowd is not None and self.arena[at.G_TIMEOUT_NS] != at.NEVER
+        watched = self._crowd is not None and self.arena[at.G_TIMEOUT_NS] != at.NEVER
+        impatient = watched or self._router.period_ns > 0
         words = (at.U_END_NS,) if impatient else (at.U_END_NS, at.R_ASKED_NS)
         ends = [int(self.arena[self._base(index) + word]) for index in range(self._count) for word in words]
-        return max(*ends, int(self.arena[at.G_LAST_CLIENT_NS if impatient else at.G_LAST_TURN_NS]))
+        last = at.G_LAST_CLIENT_NS if impatient else at.G_LAST_TURN_NS
+        if impatient and self._crowd is None:
+            last = self._place["router"] + F_SEEN_NS
+        return max(*ends, int(self.arena[last]))
 
     def usage(self, index: int) -> ReplicaUsage:
         """What one replica did."""

@@ -1,15 +1,17 @@
-"""A replica of the compiled engine, from event to event, and a router over many of them.
+"""A replica of the compiled engine, from event to event, and requests that are sent to many of them when they are due.
 
 Events of a replica are, in their order within an instant (llmqsim/clock.py): a step ends, a request is delivered, steps
-are formed. batcher : compiled/batchers; other arguments as in step/kernels.py.
+are formed. batcher : compiled/batchers; router : compiled/routers; other arguments as in step/kernels.py.
 """
 
 from __future__ import annotations
 
 from llmqsim.engine.compiled.batchers import close_steps, commit_step, form_step, stride_on
-from llmqsim.engine.compiled.books.kernels import look, tally
+from llmqsim.engine.compiled.books.kernels import look as look_at_queue
+from llmqsim.engine.compiled.books.kernels import tally
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
 from llmqsim.engine.compiled.queue.kernels import chain, entry_at, join
+from llmqsim.engine.compiled.routers import choose, ended, hear_reports, look, next_report
 from llmqsim.engine.compiled.step.kernels import (
     OUTCOME,
     REPLICA_OF,
@@ -114,46 +116,55 @@ def advance(batcher, table, arena, costs, params, base, commit_limit, form_limit
 
 
 @kernel
-def least_outstanding(arena):
-    """The replica with the fewest requests in flight; ties go to the lowest index."""
-    counts, best = arena[G_OUTSTANDING], 0
-    for index in range(1, arena[G_REPLICAS]):
-        if arena[counts + index] < arena[counts + best]:
-            best = index
-    return best
+def route(batcher, router, table, arena, costs, params, stop_ns):
+    """Send every request that is due before `stop_ns` to the replica that the router chooses; say why it stopped.
 
-
-@kernel
-def route(batcher, table, arena, costs, params, stop_ns):
-    """Send every request that is due before `stop_ns` to the least loaded replica; say why it stopped.
-
-    All replicas that do something up to that instant are brought there first, so that the counts are fresh.
+    All replicas that do something up to that instant are brought there first, so that what the router sees is fresh; and,
+    where they report every so often, to each report before it.
     """
     while arena[G_NEXT_ROW] < arena[G_ROWS]:
         row = arena[G_NEXT_ROW]
-        now = table[INTENDED, row]
-        if now >= stop_ns:
+        due_ns = table[INTENDED, row]
+        if due_ns >= stop_ns:
             break
-        if table[OUTCOME, row] != REJECTED:
-            for index in range(arena[G_REPLICAS]):
-                if arena[arena[G_NEXT_NS] + index] <= now:
-                    base = arena[G_FIRST_REPLICA] + index * arena[G_STRIDE]
-                    code = advance(batcher, table, arena, costs, params, base, now, now)
-                    if code != DONE:
-                        return code
-            send(table, arena, row, least_outstanding(arena), now)
-        arena[G_NEXT_ROW] += 1
+        if table[OUTCOME, row] == REJECTED:
+            arena[G_NEXT_ROW] += 1
+            continue
+        report_ns = next_report(router, arena)
+        now = min(due_ns, report_ns)
+        for index in range(arena[G_REPLICAS]):
+            if arena[arena[G_NEXT_NS] + index] <= now:
+                base = arena[G_FIRST_REPLICA] + index * arena[G_STRIDE]
+                code = advance(batcher, table, arena, costs, params, base, now, now)
+                if code != DONE:
+                    return code
+        hear_ends(router, table, arena)
+        if report_ns <= due_ns:
+            hear_reports(router, table, arena, now)
+        else:
+            look(router, table, arena, now)
+            send(router, table, arena, costs, row, now)
+            arena[G_NEXT_ROW] += 1
     return DONE
 
 
 @kernel
-def send(table, arena, row, index, now):
-    """A request leaves its client for a replica."""
-    base = arena[G_FIRST_REPLICA] + index * arena[G_STRIDE]
+def hear_ends(router, table, arena):
+    """The router hears of all who have ended, where it listens (G_ANSWERS)."""
+    for place in range(arena[G_ANSWERED]):
+        ended(router, table, arena, arena[arena[G_ANSWERS] + place])
+    arena[G_ANSWERED] = 0
+
+
+@kernel
+def send(router, table, arena, costs, row, now):
+    """A request leaves its client for the replica that the router chooses."""
     table[ARRIVAL, row] = now
+    index = choose(router, table, arena, costs, row)
+    base = arena[G_FIRST_REPLICA] + index * arena[G_STRIDE]
     table[REPLICA_OF, row] = index
     arena[G_ROUTED] = row + 1
-    arena[arena[G_OUTSTANDING] + index] += 1
+    arena[G_SENT] += 1
     if arena[G_SORTED] != 0:
         chain(arena, base, row)
     if arena[base + R_DELIVER_ROW] < 0:
@@ -169,7 +180,7 @@ def close(batcher, table, arena, base, now):
     tally(arena, base, now)
     if arena[base + R_STEPS] > 0:
         arena[base + U_CUT] = now - arena[step_at(arena, base, 0) + T_START_NS]
-    look(table, arena, base, now)
+    look_at_queue(table, arena, base, now)
     for place in range(arena[base + R_RUNNING]):
         write_marks(table, arena, slot_at(arena, base, arena[arena[base + R_ORDER] + place]))
     for place in range(arena[base + R_SWAPPED]):

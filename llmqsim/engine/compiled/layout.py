@@ -91,6 +91,7 @@ LIMB = 1 << 60
     G_TURNAROUND_NS,
     G_LAST_TURN_NS,
     G_IN_TURN,
+    G_ROUTER,
     # clients of all kinds (clients/kernels.py)
     G_EVENTS,
     G_EVENTS_SIZE,
@@ -111,7 +112,7 @@ LIMB = 1 << 60
     G_LOOP_OF,
     G_LAST_CLIENT_NS,
     GLOBALS,
-) = range(87)
+) = range(88)
 
 # Scalars of a replica.
 (

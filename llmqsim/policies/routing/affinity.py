@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from llmqsim.policies import rules
 from llmqsim.policies.protocol import RoutedRequest, RouterView, Routing
 from llmqsim.registry import param, register
 
@@ -58,11 +59,12 @@ class PrefixAffinity(Routing):
         blocks = request.prefix_blocks
         least = min(replica.outstanding for replica in replicas)
         mean = max(1.0, sum(replica.outstanding for replica in replicas) / len(replicas))
+        affinity_weight, load_weight = float(self.affinity_weight), float(self.load_weight)
 
         def order(replica: RouterView) -> tuple[float, int]:
             cached = state[replica.index].hits(blocks) * replica.block_size / request.prompt_tokens
             ahead = (replica.outstanding - least) / mean
-            return self.load_weight * ahead - self.affinity_weight * cached, replica.outstanding
+            return rules.penalty(affinity_weight, cached, load_weight, ahead), replica.outstanding
 
         chosen = min(replicas, key=order)
         state[chosen.index].add(blocks, chosen.usable_blocks)

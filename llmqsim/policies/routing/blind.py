@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import ArrayLike
+
 from llmqsim.policies.protocol import RoutedRequest, RouterView, Routing
 from llmqsim.registry import register
+
+
+def place_of(draw: ArrayLike, places: int) -> np.ndarray:
+    """One of so many places, each as likely as the others, by a draw from [0, 1) or an array of them."""
+    return np.multiply(draw, places).astype(np.int64)
 
 
 @register("routing", "round_robin")
@@ -35,4 +43,4 @@ class Random(Routing):
 
     def choose(self, state: list, request: RoutedRequest, replicas: Sequence[RouterView]) -> int:
         """One of them by the request's own draw."""
-        return replicas[int(request.draws[0] * len(replicas))].index
+        return replicas[place_of(request.draws[0], len(replicas))].index

@@ -9,6 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import ArrayLike
+
 from llmqsim.policies.protocol import RoutedRequest, RouterView, Routing
 from llmqsim.registry import param, register
 
@@ -60,14 +63,15 @@ class ByClass(Routing):
 
     def choose(self, state: list, request: RoutedRequest, replicas: Sequence[RouterView]) -> int:
         """Fewest in flight of its group."""
-        group = self.groups.get(request.class_name)
-        return _fewest(replicas, self._rest(replicas) if group is None else group)
+        return _fewest(replicas, self.group_of(request.class_name, [replica.index for replica in replicas]))
 
-    def _rest(self, replicas: Sequence[RouterView]) -> Sequence[int]:
-        if self.rest:
-            return self.rest
+    def group_of(self, class_name: str, replicas: Sequence[int]) -> Sequence[int]:
+        """The replicas of a class."""
+        group = self.groups.get(class_name, self.rest)
+        if group:
+            return group
         taken = {index for group in self.groups.values() for index in group}
-        return [replica.index for replica in replicas if replica.index not in taken]
+        return [index for index in replicas if index not in taken]
 
 
 @register("routing", "by_length")
@@ -107,6 +111,9 @@ class ByLength(Routing):
 
     def choose(self, state: list, request: RoutedRequest, replicas: Sequence[RouterView]) -> int:
         """Fewest in flight of its group."""
-        size = request.prompt_tokens + (max(0, request.predicted_tokens) if self.by == "predicted" else 0)
-        place = sum(size > limit for limit in self.limits)
-        return _fewest(replicas, self.groups[place])
+        return _fewest(replicas, self.groups[self.group_of(request.prompt_tokens, request.predicted_tokens)])
+
+    def group_of(self, prompt_tokens: ArrayLike, predicted_tokens: ArrayLike) -> np.ndarray:
+        """Number of the group of a request of so many tokens, or of each of many."""
+        size = np.add(prompt_tokens, np.maximum(0, predicted_tokens) if self.by == "predicted" else 0)
+        return np.searchsorted(self.limits, size)

@@ -8,7 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import ArrayLike
+
+from llmqsim.policies import rules
 from llmqsim.policies.protocol import RoutedRequest, RouterView, Routing
+from llmqsim.policies.routing.blind import place_of
 from llmqsim.registry import param, register
 
 
@@ -37,12 +42,15 @@ class PowerOfTwo(Routing):
 
     def choose(self, state: list, request: RoutedRequest, replicas: Sequence[RouterView]) -> int:
         """Two different ones by the request's own draws."""
-        first = int(request.draws[0] * len(replicas))
-        if len(replicas) == 1:
-            return replicas[0].index
-        second = int(request.draws[1] * (len(replicas) - 1))
-        second += second >= first
+        first, second = self.pair(*request.draws, len(replicas))
         return min((replicas[first], replicas[second]), key=lambda replica: replica.outstanding).index
+
+    @staticmethod
+    def pair(one: ArrayLike, other: ArrayLike, replicas: int) -> tuple[np.ndarray, np.ndarray]:
+        """Two different places of so many (or one twice, of one) by two draws, numbers or arrays."""
+        first = place_of(one, replicas)
+        second = place_of(other, max(1, replicas - 1))
+        return first, (second + (second >= first)) % replicas
 
 
 @register("routing", "least_loaded")
@@ -101,21 +109,23 @@ class LeastPredictedWork(Routing):
     prompt_weight: float = param(0.1, least=0)
     sees_state = True
 
-    def work(self, request: RoutedRequest) -> float:
-        """What one request adds, in output tokens."""
-        answer = request.predicted_tokens if request.predicted_tokens >= 0 else request.max_tokens
-        return self.prompt_weight * request.prompt_tokens + answer
-
     def start(self, replicas: int) -> list:
-        """Work in flight at each replica."""
-        return [0.0] * replicas
+        """Prompt tokens and expected output tokens in flight at each replica."""
+        return [(0, 0)] * replicas
 
     def choose(self, state: list, request: RoutedRequest, replicas: Sequence[RouterView]) -> int:
         """Smallest sum; ties go to the lowest index."""
-        chosen = min(replicas, key=lambda replica: state[replica.index]).index
-        state[chosen] += self.work(request)
+        weight = float(self.prompt_weight)
+        chosen = min(replicas, key=lambda replica: rules.work(weight, *state[replica.index])).index
+        self._count(state, request, chosen, 1)
         return chosen
 
     def finished(self, state: list, request: RoutedRequest, index: int) -> None:
         """Its work is done, or nobody's any more."""
-        state[index] -= self.work(request)
+        self._count(state, request, index, -1)
+
+    @staticmethod
+    def _count(state: list, request: RoutedRequest, index: int, sign: int) -> None:
+        prompts, answers = state[index]
+        answer = rules.expected_answer(request.predicted_tokens, request.max_tokens)
+        state[index] = prompts + sign * request.prompt_tokens, answers + sign * answer

@@ -7,14 +7,15 @@ as SimPy's do: each gets the next number (G_ORDER) when it is. Events are a heap
 their way are none of them, as they are always delivered in the order of sending. A closed loop's clients that are ready
 in one instant share an event and go by number.
 
-batcher : compiled/batchers; other arguments as in step/kernels.py.
+batcher : compiled/batchers; router : compiled/routers; other arguments as in step/kernels.py.
 """
 
 from __future__ import annotations
 
-from llmqsim.engine.compiled.kernels import advance, least_outstanding, take_in
+from llmqsim.engine.compiled.kernels import advance, take_in
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
 from llmqsim.engine.compiled.queue.kernels import chain, entry_at
+from llmqsim.engine.compiled.routers import choose, ended, hear_reports, look, next_report
 from llmqsim.engine.compiled.step.kernels import abort, step_at
 from llmqsim.jit import kernel
 from llmqsim.requests import INDEX, UNSET, Outcome
@@ -102,13 +103,12 @@ def pop_event(arena):
 
 
 @kernel
-def send_now(table, arena, row, now):
+def send_now(router, table, arena, costs, row, now):
     """A request leaves its client: the router chooses a replica."""
     arena[G_LAST_CLIENT_NS] = max(arena[G_LAST_CLIENT_NS], now)
     table[ARRIVAL, row] = now
-    index = arena[G_SENT] % arena[G_REPLICAS] if arena[G_IN_TURN] != 0 else least_outstanding(arena)
-    table[REPLICA_OF, row] = index
-    arena[arena[G_OUTSTANDING] + index] += 1
+    look(router, table, arena, now)
+    table[REPLICA_OF, row] = choose(router, table, arena, costs, row)
     arena[arena[G_SENT_ROWS] + arena[G_SENT]] = row
     if arena[G_BEFORE_NS] == 0:
         reach(table, arena, row, now)
@@ -152,10 +152,11 @@ def ready_at(arena, loop, time, client):
 
 
 @kernel
-def hear(table, arena):
+def hear(router, table, arena):
     """Requests have just ended: their clients will see it, unless they give up before."""
     for place in range(arena[G_ANSWERED]):
         row = arena[arena[G_ANSWERS] + place]
+        ended(router, table, arena, row)
         seen_ns = table[FINISH, row]
         if seen_ns <= table[ARRIVAL, row] + arena[G_TIMEOUT_NS]:
             arena[G_LAST_CLIENT_NS] = max(arena[G_LAST_CLIENT_NS], seen_ns)
@@ -167,7 +168,7 @@ def hear(table, arena):
 
 
 @kernel
-def send_due(table, arena, now):
+def send_due(router, table, arena, costs, now):
     """Rows of no loop that are due go, or wait under the cap."""
     while arena[G_OPEN_DUE] < arena[G_OPEN_SIZE]:
         row = arena[arena[G_OPEN] + arena[G_OPEN_DUE]]
@@ -176,28 +177,28 @@ def send_due(table, arena, now):
             return
         arena[G_OPEN_DUE] += 1
         if arena[G_CAP] == 0 or arena[G_IN_USE] < arena[G_CAP]:
-            send_next(table, arena, now)
+            send_next(router, table, arena, costs, now)
 
 
 @kernel
-def send_next(table, arena, now):
+def send_next(router, table, arena, costs, now):
     """The first of those that are due goes."""
     row = arena[arena[G_OPEN] + arena[G_OPEN_SENT]]
     arena[G_OPEN_SENT] += 1
     arena[G_IN_USE] += 1
-    send_now(table, arena, row, now)
+    send_now(router, table, arena, costs, row, now)
 
 
 @kernel
-def set_free(table, arena, now):
+def set_free(router, table, arena, costs, now):
     """A place under the cap is free."""
     arena[G_IN_USE] -= 1
     if arena[G_OPEN_SENT] < arena[G_OPEN_DUE]:
-        send_next(table, arena, now)
+        send_next(router, table, arena, costs, now)
 
 
 @kernel
-def take_turns(table, arena, now, first, kind):
+def take_turns(router, table, arena, costs, now, first, kind):
     """Clients of a loop that are ready in this event, by number; `first` is off the heap already."""
     number, due = arena[event_at(arena, arena[G_EVENTS_SIZE]) + E_ORDER], 1
     arena[arena[G_DUE]] = first
@@ -213,7 +214,7 @@ def take_turns(table, arena, now, first, kind):
         if arena[loop + L_LEFT] == arena[loop + L_HOLD]:
             hold_back(arena, loop, kind - IS_TURN, client, now)
         else:
-            take_row(table, arena, loop, client, now)
+            take_row(router, table, arena, costs, loop, client, now)
 
 
 @kernel
@@ -228,7 +229,7 @@ def hold_back(arena, loop, index, client, now):
 
 
 @kernel
-def take_row(table, arena, loop, client, now):
+def take_row(router, table, arena, costs, loop, client, now):
     """A client sends the next row of its loop. What the servers refuse is answered at once."""
     row = arena[arena[loop + L_ROWS]]
     arena[loop + L_ROWS] += 1
@@ -239,16 +240,16 @@ def take_row(table, arena, loop, client, now):
         table[ARRIVAL, row] = now
         answered(table, arena, row, now)
     else:
-        send_now(table, arena, row, now)
+        send_now(router, table, arena, costs, row, now)
 
 
 @kernel
-def watch(batcher, table, arena, now):
+def watch(batcher, router, table, arena, now):
     """Look at the request whose time is up, and note when the next one's is; the order of sending is that of deadlines."""
     if arena[G_WATCH] == WATCHING:
         row = arena[arena[G_SENT_ROWS] + arena[G_WATCHED]]
         if not is_answered(table, arena, row):
-            give_up(batcher, table, arena, row, now)
+            give_up(batcher, router, table, arena, row, now)
         arena[G_WATCHED] += 1
     while arena[G_WATCHED] < arena[G_SENT]:
         row = arena[arena[G_SENT_ROWS] + arena[G_WATCHED]]
@@ -267,13 +268,14 @@ def is_answered(table, arena, row):
 
 
 @kernel
-def give_up(batcher, table, arena, row, now):
+def give_up(batcher, router, table, arena, row, now):
     """The client hangs up. The last token may be on its way to it; if not, the servers are told to stop."""
     index = table[REPLICA_OF, row]
     if table[FINISH, row] == UNSET:
         if arena[entry_at(arena, row) + Q_SLOT] != NOT_DELIVERED:
             abort(batcher, table, arena, arena[G_FIRST_REPLICA] + index * arena[G_STRIDE], row, now)
         arena[arena[G_OUTSTANDING] + index] -= 1
+        ended(router, table, arena, row)
     table[OUTCOME, row] = TIMED_OUT
     table[FINISH, row] = UNSET
     if table[FIRST_TOKEN, row] > now:
@@ -295,11 +297,12 @@ def next_delivery(table, arena):
 
 
 @kernel
-def next_instant(table, arena):
+def next_instant(router, table, arena):
     """When the next thing happens."""
     now = next_delivery(table, arena)
     if arena[G_EVENTS_SIZE] > 0:
         now = min(now, arena[event_at(arena, 0) + E_TIME_NS])
+    now = min(now, next_report(router, arena))
     for index in range(arena[G_REPLICAS]):
         now = min(now, arena[arena[G_NEXT_NS] + index])
     return now
@@ -319,7 +322,7 @@ def ends_next(arena, now):
 
 
 @kernel
-def happen(batcher, table, arena, now):
+def happen(batcher, router, table, arena, costs, now):
     """All that clients do at this instant, and all that reaches a replica."""
     while True:
         has_event = arena[G_EVENTS_SIZE] > 0 and arena[event_at(arena, 0) + E_TIME_NS] == now
@@ -336,20 +339,20 @@ def happen(batcher, table, arena, now):
         arena[G_LAST_TURN_NS] = now
         kind, client = pop_event(arena)
         if kind == IS_DUE:
-            send_due(table, arena, now)
+            send_due(router, table, arena, costs, now)
         elif kind == IS_FREE:
-            set_free(table, arena, now)
+            set_free(router, table, arena, costs, now)
         elif kind == IS_WATCHED:
-            watch(batcher, table, arena, now)
+            watch(batcher, router, table, arena, now)
         else:
-            take_turns(table, arena, now, client, kind)
+            take_turns(router, table, arena, costs, now, client, kind)
 
 
 @kernel
-def serve_all(batcher, table, arena, costs, params, until_ns):
+def serve_all(batcher, router, table, arena, costs, params, until_ns):
     """Run clients and replicas up to all that is before `until_ns`, instant by instant; say why it stopped."""
     while True:
-        now = next_instant(table, arena)
+        now = next_instant(router, table, arena)
         if now >= until_ns:
             return DONE
         index = ends_next(arena, now)
@@ -358,9 +361,11 @@ def serve_all(batcher, table, arena, costs, params, until_ns):
             code = advance(batcher, table, arena, costs, params, base, now, now)
             if code != DONE:
                 return code
-            hear(table, arena)
+            hear(router, table, arena)
             index = ends_next(arena, now)
-        happen(batcher, table, arena, now)
+        if next_report(router, arena) == now:
+            hear_reports(router, table, arena, now)
+        happen(batcher, router, table, arena, costs, now)
         for index in range(arena[G_REPLICAS]):
             if arena[arena[G_NEXT_NS] + index] == now:
                 base = arena[G_FIRST_REPLICA] + index * arena[G_STRIDE]

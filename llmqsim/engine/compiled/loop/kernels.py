@@ -6,8 +6,9 @@ one instant to the next together. Arguments as in step/kernels.py; the turns to 
 
 from __future__ import annotations
 
-from llmqsim.engine.compiled.kernels import ARRIVAL, OUTCOME, REJECTED, advance, least_outstanding, send
+from llmqsim.engine.compiled.kernels import ARRIVAL, OUTCOME, REJECTED, advance, send
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
+from llmqsim.engine.compiled.routers import ended
 from llmqsim.jit import kernel
 from llmqsim.requests import INDEX
 
@@ -65,16 +66,17 @@ def pop_turn(arena):
 
 
 @kernel
-def answer(table, arena):
+def answer(router, table, arena):
     """The clients whose requests have just ended will see the last token, turn around, think, and come back."""
     for place in range(arena[G_ANSWERED]):
         row = arena[arena[G_ANSWERS] + place]
+        ended(router, table, arena, row)
         push_turn(arena, table[FINISH, row] + arena[G_TURNAROUND_NS] + table[THINK, row], table[CLIENT, row])
     arena[G_ANSWERED] = 0
 
 
 @kernel
-def take_turns(table, arena, now):
+def take_turns(router, table, arena, costs, now):
     """All clients whose turn is now, by number. Those who come back at once take their turn after them."""
     due = 0
     while arena[G_TURNS_SIZE] > 0 and arena[arena[G_TURNS]] == now:
@@ -82,11 +84,11 @@ def take_turns(table, arena, now):
         arena[arena[G_DUE] + due] = client
         due += 1
     for place in range(due):
-        take_turn(table, arena, now, arena[arena[G_DUE] + place])
+        take_turn(router, table, arena, costs, now, arena[arena[G_DUE] + place])
 
 
 @kernel
-def take_turn(table, arena, now, client):
+def take_turn(router, table, arena, costs, now, client):
     """A client sends the next row, if one is left and it is not too late. What the servers refuse is answered at once."""
     arena[G_LAST_TURN_NS] = now
     row = arena[G_NEXT_ROW]
@@ -99,9 +101,7 @@ def take_turn(table, arena, now, client):
         table[ARRIVAL, row] = now
         push_turn(arena, now + arena[G_TURNAROUND_NS] + table[THINK, row], client)
     else:
-        index = arena[G_SENT] % arena[G_REPLICAS] if arena[G_IN_TURN] != 0 else least_outstanding(arena)
-        arena[G_SENT] += 1
-        send(table, arena, row, index, now)
+        send(router, table, arena, costs, row, now)
 
 
 @kernel
@@ -114,7 +114,7 @@ def next_event(arena):
 
 
 @kernel
-def serve(batcher, table, arena, costs, params, until_ns):
+def serve(batcher, router, table, arena, costs, params, until_ns):
     """Run clients and replicas up to all that is before `until_ns`, instant by instant; say why it stopped."""
     while True:
         now = next_event(arena)
@@ -126,9 +126,9 @@ def serve(batcher, table, arena, costs, params, until_ns):
                 code = advance(batcher, table, arena, costs, params, base, now, now)
                 if code != DONE:
                     return code
-                answer(table, arena)
+                answer(router, table, arena)
         while arena[G_TURNS_SIZE] > 0 and arena[arena[G_TURNS]] == now:
-            take_turns(table, arena, now)
+            take_turns(router, table, arena, costs, now)
         for index in range(arena[G_REPLICAS]):  # then it is delivered, and steps are formed
             if arena[arena[G_NEXT_NS] + index] == now:
                 base = arena[G_FIRST_REPLICA] + index * arena[G_STRIDE]

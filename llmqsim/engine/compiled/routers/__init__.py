@@ -1,0 +1,96 @@
+"""Which kind of router sends requests, as an argument of the kernels: by its type they are made, as by that of a batcher.
+
+`Counting` is small, so that runs with the usual routers compile no more than they need; `Weighing` knows the others. The
+faces below lead to their kernels; `forms.py` says what each policy is made of. Arguments as in step/kernels.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from numba.extending import overload
+
+
+class Counting(NamedTuple):
+    """Looks at nothing, or at requests in flight."""
+
+    code: int
+
+
+class Weighing(NamedTuple):
+    """Looks at what replicas report, at work in flight, or at where prefixes have been."""
+
+    code: int
+
+
+class Kernels(NamedTuple):
+    """What a kind of router does: the faces below."""
+
+    choose: Any
+    look: Any
+    ended: Any
+    next_report: Any
+    hear_reports: Any
+
+
+_KERNELS: dict[type, Kernels] = {}
+
+
+def made_of(router: type, kernels: Kernels) -> None:
+    """A module of kernels says which they are."""
+    _KERNELS[router] = kernels
+
+
+def choose(router, table, arena, costs, row):
+    """The replica that a request goes to now; the router notes that it sends it there."""
+    return _KERNELS[type(router)].choose(table, arena, costs, row)
+
+
+def look(router, table, arena, now):
+    """The router is about to choose; all replicas have been brought to this instant."""
+    _KERNELS[type(router)].look(table, arena, now)
+
+
+def ended(router, table, arena, row):
+    """A request is not at its replica any more, nor on its way there."""
+    _KERNELS[type(router)].ended(table, arena, row)
+
+
+def next_report(router, arena):
+    """When replicas report next, NEVER where they don't."""
+    return _KERNELS[type(router)].next_report(arena)
+
+
+def hear_reports(router, table, arena, now):
+    """Replicas report."""
+    _KERNELS[type(router)].hear_reports(table, arena, now)
+
+
+@overload(choose, inline="always")
+def _choose(router, table, arena, costs, row):
+    kernel = _KERNELS[router.instance_class].choose
+    return lambda router, table, arena, costs, row: kernel(table, arena, costs, row)
+
+
+@overload(look, inline="always")
+def _look(router, table, arena, now):
+    kernel = _KERNELS[router.instance_class].look
+    return lambda router, table, arena, now: kernel(table, arena, now)
+
+
+@overload(ended, inline="always")
+def _ended(router, table, arena, row):
+    kernel = _KERNELS[router.instance_class].ended
+    return lambda router, table, arena, row: kernel(table, arena, row)
+
+
+@overload(next_report, inline="always")
+def _next_report(router, arena):
+    kernel = _KERNELS[router.instance_class].next_report
+    return lambda router, arena: kernel(arena)
+
+
+@overload(hear_reports, inline="always")
+def _hear_reports(router, table, arena, now):
+    kernel = _KERNELS[router.instance_class].hear_reports
+    return lambda router, table, arena, now: kernel(table, arena, now)

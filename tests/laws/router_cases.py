@@ -1,0 +1,92 @@
+"""The random clusters of compiled_cases.py under every routing policy, before clients of every kind.
+
+`python -m tests.laws.router_cases FROM TO` compares the engines on these cases and prints the first difference. With
+NUMBA_DISABLE_JIT=1 the compiled engine is plain Python.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+
+from llmqsim.requests import INDEX, RequestTable
+from tests.laws.cases import GRID_NS
+from tests.laws.compiled_cases import Compared, compared, differences
+from tests.laws.kind_cases import of_any_batching, of_any_clients
+
+ROUTING = [
+    ("random", {}),
+    ("power_of_two", {}),
+    ("least_loaded", {}),
+    ("least_loaded", {"count_own": False}),
+    ("least_kv", {}),
+    ("least_kv", {"count_own": False}),
+    ("least_predicted_work", {}),
+    ("least_predicted_work", {"prompt_weight": 0.3}),
+    ("prefix_affinity", {}),
+    ("prefix_affinity", {"affinity_weight": 3, "load_weight": 0.1}),
+    ("session_sticky", {}),
+    ("session_sticky", {"by": "prefix"}),
+    ("by_class", {"groups": {"class 0": [0, 1]}}),
+    ("by_class", {"groups": {"class 0": [1], "class 1": [0]}, "rest": [1, 0]}),
+    ("by_length", {"limits": [4, 9], "groups": [[1], [0], [1, 0]]}),
+    ("by_length", {"limits": [12], "groups": [[0, 1], [1]], "by": "predicted"}),
+    ("least_outstanding", {}),
+    ("round_robin", {}),
+]
+REPORTS = ("least_loaded", "least_kv")
+
+
+@dataclass(frozen=True)
+class Routed(Compared):
+    """A case whose requests have what routers look at."""
+
+    tenants: tuple[int, ...] = (0,)
+    """of the requests, in turn"""
+    predicts: bool = True
+
+    def table(self) -> RequestTable:
+        """A fresh table."""
+        made = super().table()
+        rows = np.arange(len(made))
+        made.data[INDEX["tenant_id"]] = np.resize(self.tenants, len(made))
+        if self.predicts:
+            made.data[INDEX["predicted_tokens"]] = 1 + (7 * made.prompt_tokens + 5 * rows) % 13
+        return made
+
+
+def routed(seed: int) -> Routed:
+    """Case number `seed`: two replicas at least, reports from fresh to old, clients of every kind in every fourth."""
+    random = np.random.default_rng([20261201, seed])
+
+    def pick(*options):
+        return options[random.integers(len(options))]
+
+    name, route = ROUTING[seed % len(ROUTING)]
+    case = of_any_clients(seed) if seed % 4 == 0 else of_any_batching(seed) if seed % 4 == 1 else compared(seed)
+    servers = case.case.servers | dict(
+        routing=name,
+        route=route,
+        replicas=max(2, case.case.servers["replicas"]),
+        signal_age_ns=pick(0, 0, 1, 2, 7, 40) * pick(GRID_NS, 1_234_567) if name in REPORTS else 0,
+    )
+    tenants = tuple(random.integers(0, pick(1, 3, 9), 7).tolist())
+    given = {field.name: getattr(case, field.name) for field in fields(Compared)}
+    given |= {"case": replace(case.case, servers=servers), "classes": 3 if name == "by_class" else case.classes}
+    return Routed(**given, tenants=tenants, predicts=route.get("by") == "predicted" or pick(True, False))
+
+
+def first_difference(seeds: range) -> str | None:
+    """The first case in which the engines differ, in words."""
+    for seed in seeds:
+        told = differences(routed(seed), keep_steps=seed % 3 > 0)
+        if told not in ([], ["fell back"]):
+            return f"case {seed}: {told}: {routed(seed)}"
+    return None
+
+
+if __name__ == "__main__":
+    found = first_difference(range(int(sys.argv[1]), int(sys.argv[2])))
+    print(found or "the engines agree")
