@@ -36,9 +36,64 @@ MUTATIONS: dict[str, tuple[str, str, str]] = {
         "elif deliver_ns < form_ns:",
     ),
     "router's tie-break dropped": (
-        "kernels.py",
-        "if arena[counts + index] < arena[counts + best]:",
-        "if arena[counts + index] <= arena[counts + best]:",
+        "routers/kernels.py",
+        "if arena[counts + arena[place]] < arena[counts + best]:",
+        "if arena[counts + arena[place]] <= arena[counts + best]:",
+    ),
+    "routers: every session begins anew": (
+        "routers/kernels.py",
+        "    if arena[place] < 0:\n",
+        "    if True:\n",
+    ),
+    "routers: everybody may go everywhere": (
+        "routers/kernels.py",
+        "arena[router + F_ALL] if arena[router + F_LIST_OF] == 0 else",
+        "arena[router + F_ALL] if True else",
+    ),
+    "routers: who arrives at the instant of a choice is not there yet": (
+        "routers/weighing/kernels.py",
+        "while arena[base + R_DELIVER_NS] == now:",
+        "while False:",
+    ),
+    "routers: what was sent since the report is forgotten": (
+        "routers/weighing/kernels.py",
+        "return float(load + own) if",
+        "return float(load) if",
+    ),
+    "routers: what is on its way was reported": (
+        "routers/weighing/kernels.py",
+        "        if table[OUTCOME, row] == UNFINISHED:\n            count_since",
+        "        if False:\n            count_since",
+    ),
+    "routers: who was reported and ends was sent since": (
+        "routers/weighing/kernels.py",
+        "if table[ARRIVAL, row] + arena[G_BEFORE_NS] >= arena[router + F_REPORTED_NS]:",
+        "if True:",
+    ),
+    "routers: preempted requests are not reported": (
+        "routers/weighing/kernels.py",
+        "arena[base + R_QUEUED] + arena[base + R_PREEMPTED] +",
+        "arena[base + R_QUEUED] +",
+    ),
+    "routers: work is done when it is sent": (
+        "routers/weighing/kernels.py",
+        "count_work(table, arena, row, index, -1)",
+        "pass",
+    ),
+    "routers: affinity's ties go to the lowest index at once": (
+        "routers/weighing/kernels.py",
+        " or (penalty == lowest and arena[counts + index] < arena[counts + best])",
+        "",
+    ),
+    "routers: the first block of a prompt is forgotten first": (
+        "routers/weighing/kernels.py",
+        "for place in range(end - 1, first - 1, -1):",
+        "for place in range(first, end):",
+    ),
+    "routers: nothing is forgotten": (
+        "routers/weighing/kernels.py",
+        "while arena[memory + M_COUNT] > arena[base + R_USABLE_BLOCKS]:",
+        "while False:",
     ),
     "deliver before commit": (
         "kernels.py",
@@ -537,11 +592,13 @@ def run(name: str) -> str:
     signal.signal(signal.SIGALRM, _hangs)
     from tests.laws.compiled_cases import compared, differences, rare
     from tests.laws.kind_cases import of_any_batching, of_any_clients, of_any_victims, rare_clients
+    from tests.laws.router_cases import rare_routed, routed
 
     make = of_any_batching if MUTATIONS[name][0].startswith("batchers/") or name.startswith("pipeline") else compared
     make = of_any_clients if name.startswith("clients:") else make
+    make = routed if name.startswith("routers:") else make
     make = of_any_victims if name.startswith("victims:") else make
-    first = [*rare(), *rare_clients()]
+    first = [*rare(), *rare_clients(), *rare_routed()]
     cases = [*first, *(make(seed) for seed in range(CASES))]
     for number, case in enumerate(cases, -len(first)):
         signal.alarm(LONGEST_CASE_S)

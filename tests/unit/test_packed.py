@@ -26,6 +26,13 @@ CASES = {
     "a run that is cut": ["run.until=100 s"],
     "requests that are refused": ["engine.max_model_len=1000"],
     "three replicas in turn": ["replicas=3"],
+    "reports every so often": [
+        "replicas=3",
+        "routing={policy: least_loaded, signal_age: 700 ms}",
+        "workload.arrivals.rate=20 req/s",
+    ],
+    "work in flight": ["replicas=3", "routing=least_predicted_work", "workload.arrivals.rate=20 req/s"],
+    "drawn at random": ["replicas=3", "routing=random", "workload.arrivals.rate=20 req/s"],
     "the least loaded of three": ["replicas=3", "routing=least_outstanding", "workload.arrivals.rate=20 req/s"],
     "overload, short memory": ["engine.num_gpu_blocks_override=600", "workload.arrivals.rate=20 req/s"],
     "a closed loop": ["workload.arrivals={process: closed_loop, clients: 30}"],

@@ -22,8 +22,9 @@ class Form:
     """A routing policy's choice.
 
     lists : replicas that a request may go to, most preferred first where they are equal; int64[lists, 1 + replicas], their
-    number first. list_of : int64[rows], which of these lists; None: the only one. load : what makes one of them the better choice (layout.py). count_own : does what was
-    sent since the last report count, too? sessions : int64[rows], which session a request belongs to, -1: none.
+    number first. list_of : int64[rows], which of these lists; None: the only one. load : what makes one of them the better
+    choice (layout.py). count_own : does what was sent since the last report count, too? in_turn : one after the other,
+    whatever they have. sessions : int64[rows], which session a request belongs to, -1: none. weights : of the policy.
     """
 
     lists: np.ndarray
@@ -204,6 +205,9 @@ class Router:
             memory = first + index * (at.MEMORY + numbers * at.BLOCK)
             arena[[memory + at.M_OLDEST, memory + at.M_NEWEST]] = memory
         if keys:
-            arena[router + at.F_BLOCKS_OF], arena[router + at.F_BLOCKS] = place["router_blocks_of"], place["router_blocks"]
+            arena[router + at.F_BLOCKS_OF], arena[router + at.F_BLOCKS] = (
+                place["router_blocks_of"],
+                place["router_blocks"],
+            )
             arena[place["router_blocks_of"] :][: len(keys.offsets)] = keys.offsets
             arena[place["router_blocks"] :][: len(keys.ids)] = keys.ids
