@@ -14,8 +14,8 @@ LOADS = (0.95, 1.1, 1.2)
 AGED_AT = 1.1
 AGEINGS = {"aged": "promotion after 1,000 steps", "linear": "ageing by 50 tokens a second"}
 NOT_BOTH = (
-    "what the mean gains the longest wait: ageing that brings them within 1.5 times gives most of the gain back, and a promotion "
-    "that is late enough to keep half of it lets them wait twice as long"
+    "the mean gains what the longest wait: ageing that brings them within 1.5 times gives most of the gain back, and a promotion "
+    "late enough to keep half of it lets them wait twice as long"
 )
 
 
