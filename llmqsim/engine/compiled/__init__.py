@@ -205,7 +205,7 @@ class Replicas:
     def _set_times(self, servers: Deployment) -> None:
         """What policies ask that reckon with time: prompts of any length alone, the host's link; corrected predictions."""
         from llmqsim.engine.compiled.books.kernels import set_float
-        from llmqsim.engine.costs.kernels import LONGEST_NS, fill_prefill_ns
+        from llmqsim.engine.costs.kernels import FINE, LONGEST_NS, fill_prefill_ns
 
         cost, budget = servers.cost, servers.options.max_num_batched_tokens
         set_float(self.arena, at.G_RE_ESTIMATE, float(self._table.re_estimate))
@@ -213,7 +213,7 @@ class Replicas:
         if not fill_prefill_ns(cost.costs, cost.params, cost.cached_read_percent, budget, self._region("times")):
             raise NotCompiled(f"a prompt alone takes more than {LONGEST_NS:,} ns")
         longest, base_ns, per_token = self._words["times"], *self.arena[[at.G_DECODE_NS, at.G_DECODE_TOKEN]].tolist()
-        if longest * (base_ns + per_token * longest) > LONGEST_NS:
+        if max(per_token * longest, longest * (base_ns + per_token * longest // FINE)) > LONGEST_NS:
             raise NotCompiled(f"an answer alone takes more than {LONGEST_NS:,} ns")
 
     def _set_replica(self, index: int) -> None:
