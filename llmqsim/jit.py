@@ -22,6 +22,7 @@ _SOURCES = (
     "jit.py",
     "kernels.py",
     "batchers/__init__.py",
+    "orders/__init__.py",
     "routers/__init__.py",
     "rules.py",
     "layout.py",

@@ -11,13 +11,13 @@ from llmqsim.clients import Clients
 from llmqsim.cluster.admission import refuse_unservable
 from llmqsim.cluster.fleet import Fleet
 from llmqsim.cost.lower import StepCost
-from llmqsim.engine.compiled import MoreSlots, NotCompiled, Replicas, batchers
+from llmqsim.engine.compiled import MoreSlots, NotCompiled, Replicas, batchers, orders
 from llmqsim.engine.compiled.clients import Crowd, are_plain
 from llmqsim.engine.compiled.routers.forms import ROUTERS, Router
 from llmqsim.engine.compiled.victims import VICTIMS
 from llmqsim.engine.deployment import Deployment
 from llmqsim.policies.ordering import Fcfs
-from llmqsim.policies.protocol import FixedKeys, OrderingTable
+from llmqsim.policies.protocol import FixedKeys
 from llmqsim.records import GapHistogram, ReplicaUsage
 from llmqsim.packed import PIECE_ROWS
 from llmqsim.registry import name_of
@@ -39,8 +39,8 @@ def why_not(table: RequestTable, deployment: Deployment, clients: Clients) -> st
         return "cost.model 'stations'"
     if not batchers.knows(deployment.batching):
         return f"engine.batching '{name_of('batching', deployment.batching)}'"
-    if type(deployment.ordering) is not Fcfs and deployment.ordering.fixed_keys(OrderingTable(table.columns())) is None:
-        return f"engine.ordering '{name_of('ordering', deployment.ordering)}', whose keys are not fixed"
+    if not orders.knows(deployment.ordering, table):
+        return f"engine.ordering '{name_of('ordering', deployment.ordering)}'"
     for key, (field, forms) in KNOWN.items():
         policy = getattr(deployment, field)
         if type(policy) not in forms:
@@ -140,7 +140,7 @@ class CompiledCluster:
         must_sort = must_sort or batchers.needs_sorted_queue(self._deployment.batching)
         if type(ordering) is Fcfs and not must_sort:
             return None
-        return ordering.fixed_keys(OrderingTable(self.table.columns()))
+        return orders.keys_of(ordering, self.table)
 
     def _serve(self, replicas: Replicas, until_ns: int | None) -> None:
         """Send the rows of an open loop: all at once, or, where the table is streamed, stretch by stretch of them.

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from llmqsim.jit import kernel
 
+FAR_NS = 1 << 59
+"""stands for "last of all": no size or deadline is larger; keys stay below 2^60"""
+
 
 @kernel
 def lags(known_tokens, computed_tokens):
@@ -26,6 +29,31 @@ def predicted_output(predicted_tokens, generated_tokens, max_tokens, re_estimate
 def remaining_tokens(predicted_tokens, generated_tokens, max_tokens, re_estimate):
     """Of these, still to come: at least 1."""
     return max(1, predicted_output(predicted_tokens, generated_tokens, max_tokens, re_estimate) - generated_tokens)
+
+
+@kernel
+def remaining_size(remaining, known_tokens, computed_tokens, by_total):
+    """SRPT: tokens still to come; by_total: those of the prompt that must still be computed, too."""
+    return remaining + max(0, known_tokens - computed_tokens - 1) if by_total else remaining
+
+
+@kernel
+def aged_ns(size, per_unit_ns):
+    """A size as the waiting, ns, that makes up for it: per_unit_ns (float) each; 0: the size itself, nobody ages."""
+    if per_unit_ns == 0:
+        return min(size, FAR_NS)
+    return int(min(size * per_unit_ns, float(FAR_NS)))
+
+
+@kernel
+def goodput_key(arrival_ns, now_ns, generated_tokens, prefill_ns, cost_ns, ttft_ns, e2e_ns):
+    """(0, cost) of who can still meet its targets (-1: none), (1, arrival) of who has none, (2, arrival) of who can't."""
+    if ttft_ns < 0 and e2e_ns < 0:
+        return 1, arrival_ns
+    waited_ns = now_ns - arrival_ns
+    late = ttft_ns >= 0 and generated_tokens == 0 and waited_ns + prefill_ns > ttft_ns
+    late = late or (e2e_ns >= 0 and waited_ns + cost_ns > e2e_ns)
+    return (2, arrival_ns) if late else (0, cost_ns)
 
 
 @kernel

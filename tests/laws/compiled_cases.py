@@ -81,7 +81,7 @@ class Compared:
         if plain.prefixes is not None:
             table.prefixes = replace(plain.prefixes, warm=self.warm)
         table.data[INDEX["class_id"]] = np.arange(len(plain)) % self.classes
-        table.data[INDEX["priority"]] = np.resize(self.priorities, len(plain))
+        table.data[[INDEX["priority"], INDEX["tenant_id"]]] = np.resize(self.priorities, len(plain))
         if self.crowd is not None:
             closed = np.arange(len(plain)) % 4 < self.crowd.closed
             table.data[np.ix_([INDEX["arrival_ns"], INDEX["intended_ns"]], np.flatnonzero(closed))] = UNSET

@@ -60,6 +60,26 @@ def of_any_victims(seed: int) -> Compared:
     return replace(case, case=replace(case.case, servers=servers | changed))
 
 
+ORDERS = [
+    ("srpt", {"preempt": False}),
+    ("srpt", {"preempt": False, "by": "total", "ageing": 20.0}),
+    ("goodput_first", {"review_steps": 2}),
+    ("goodput_first", {"review_steps": 5, "batch": 3}),
+    ("vtc", {}),
+    ("vtc", {"prompt_weight": 3, "output_weight": 7}),
+    ("longest_prefix", {"most_waiting": 5}),
+    ("longest_prefix", {}),
+]
+"""that look again"""
+
+
+def of_any_order(seed: int) -> Compared:
+    """Case number `seed` under an ordering that looks again, and under other batching policies, clients or both."""
+    case = (compared, of_any_batching, compared, of_any_clients)[seed % 4](seed // 4)
+    ordering, order = ORDERS[seed // 4 % len(ORDERS)]
+    return replace(case, case=replace(case.case, servers=case.case.servers | dict(ordering=ordering, order=order)))
+
+
 def of_any_clients(seed: int) -> Compared:
     """Case number `seed` with time-outs, caps, several closed loops, loops beside other traffic, drained warm-up."""
     case = of_any_batching(seed // 2) if seed % 2 else compared(seed)
@@ -117,7 +137,7 @@ def first_difference(seeds: range) -> str | None:
         if told := differences(case, keep_steps=True):
             return f"{told}: {case}"
     for seed in seeds:
-        for case in (of_any_batching(seed), of_any_victims(seed), of_any_clients(seed)):
+        for case in (of_any_batching(seed), of_any_victims(seed), of_any_order(seed), of_any_clients(seed)):
             told = differences(case, keep_steps=seed % 3 > 0)
             if told not in ([], ["fell back"]):
                 return f"case {seed}: {told}: {case}"

@@ -12,7 +12,13 @@ import signal
 import subprocess
 import sys
 import tempfile
+from functools import partial
+from itertools import count, islice
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.laws.compiled_cases import Compared
 
 ROOT = Path(__file__).parent.parent.parent
 FOLDER = "llmqsim/engine/compiled"
@@ -515,6 +521,66 @@ MUTATIONS: dict[str, tuple[str, str, str]] = {
         "hold = policy_rules.reserved_tokens(left, batcher.margin, most, generated, known)",
         "hold = policy_rules.reserved_tokens(left, batcher.margin, most, 0, known)",
     ),
+    "orders: a step changes no counter of tenants": (
+        "orders/vtc/kernels.py",
+        "arena[served + arena[slot_of(arena, base, slot) + S_TENANT]] += order.output_weight",
+        "pass",
+    ),
+    "orders: the group changes no counter of tenants": (
+        "orders/vtc/kernels.py",
+        "arena[arena[base + R_SERVED] + tenant] += order.output_weight * made",
+        "pass",
+    ),
+    "orders: no lift": (
+        "orders/vtc/kernels.py",
+        "        if least < NEVER:\n",
+        "        if False:\n",
+    ),
+    "orders: who is preempted is charged again": (
+        "orders/vtc/kernels.py",
+        "if entered and table[PREEMPTIONS, row] == 0:",
+        "if entered:",
+    ),
+    "orders: who ended while it waited still waits": (
+        "orders/vtc/kernels.py",
+        "arena[arena[base + R_QUEUED_OF] + tenant] -= 1",
+        "arena[arena[base + R_QUEUED_OF] + tenant] -= entered",
+    ),
+    "orders: looks one step late": (
+        "orders/goodput_first/kernels.py",
+        "if formed - arena[base + R_MEMORY] >= order.review_steps:",
+        "if formed - arena[base + R_MEMORY] > order.review_steps:",
+    ),
+    "orders: strides are no steps": (
+        "orders/goodput_first/kernels.py",
+        "arena[base + R_MEMORY] += looks * order.review_steps",
+        "pass",
+    ),
+    "orders: hits of the time of joining": (
+        "orders/longest_prefix/kernels.py",
+        "or arena[G_CACHING] == 0) or",
+        "or True) or",
+    ),
+    "orders: most waiting ignored": (
+        "orders/longest_prefix/kernels.py",
+        "waiting(arena, base) > order.most_waiting",
+        "False",
+    ),
+    "orders: what is left is what was predicted": (
+        "orders/srpt/kernels.py",
+        "arena[at + S_COMPUTED], arena[at + S_GENERATED]",
+        "arena[at + S_COMPUTED], 0",
+    ),
+    "orders: who is sent to the back stands where its key says": (
+        "orders/kernels.py",
+        "        if arena[at + Q_CHILD] != 0:\n",
+        "        if False:\n",
+    ),
+    "orders: a part of the queue is lost when it is sorted again": (
+        "queue/kernels.py",
+        "            arena[entry_at(arena, last) + Q_SIBLING] = following\n",
+        "",
+    ),
     "victims: most KV": (
         "step/kernels.py",
         "return -arena[at + S_COMPUTED]",
@@ -587,19 +653,26 @@ def _hangs(*_) -> None:
     raise TimeoutError(f"no end after {LONGEST_CASE_S} s")
 
 
+def concerns(file: str, case: Compared) -> bool:
+    """Does a case run what was broken, where that is one ordering's own?"""
+    folder = file.removeprefix("orders/").rpartition("/")[0]
+    return not file.startswith("orders/") or folder in ("", case.case.servers["ordering"])
+
+
 def run(name: str) -> str:
     """In the mutant's process: the first case on which the engines differ (or at which the mutant breaks down)."""
     signal.signal(signal.SIGALRM, _hangs)
     from tests.laws.compiled_cases import compared, differences, rare
-    from tests.laws.kind_cases import of_any_batching, of_any_clients, of_any_victims, rare_clients
+    from tests.laws.kind_cases import of_any_batching, of_any_clients, of_any_order, of_any_victims, rare_clients
     from tests.laws.router_cases import rare_routed, routed
 
     make = of_any_batching if MUTATIONS[name][0].startswith("batchers/") or name.startswith("pipeline") else compared
     make = of_any_clients if name.startswith("clients:") else make
     make = routed if name.startswith("routers:") else make
+    make = of_any_order if name.startswith("orders:") else make
     make = of_any_victims if name.startswith("victims:") else make
     first = [*rare(), *rare_clients(), *rare_routed()]
-    cases = [*first, *(make(seed) for seed in range(CASES))]
+    cases = [*first, *islice(filter(partial(concerns, MUTATIONS[name][0]), map(make, count())), CASES)]
     for number, case in enumerate(cases, -len(first)):
         signal.alarm(LONGEST_CASE_S)
         try:

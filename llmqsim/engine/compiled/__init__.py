@@ -14,7 +14,7 @@ import numpy as np
 from llmqsim import jit
 from llmqsim.clients import Loop
 from llmqsim.cost.kernels import AXES
-from llmqsim.engine.compiled import batchers, victims
+from llmqsim.engine.compiled import batchers, orders, victims
 from llmqsim.engine.compiled import layout as at
 from llmqsim.engine.compiled.clients import Crowd
 from llmqsim.engine.compiled.prefix import Keys, number_keys
@@ -72,6 +72,9 @@ class Replicas:
         self._logs: list[np.ndarray] = []
         self._slots = min(slots or servers.options.max_num_seqs, max(1, len(table)))
         self._batcher = batchers.form_of(servers, table)
+        if orders.overflows(self._batcher.order, table):
+            raise NotCompiled("weights of tokens under which a tenant's counter may pass 2^60")
+        self._tenants = orders.tenants(self._batcher.order, table)
         self._ring = max(2, servers.cost.pipeline_stages)
         self._fixed, self._crowd, self._router, self._kind = fixed, crowd, router, router.kind
         self._keys = number_keys(table.prefixes) if caching and table.prefixes is not None else None
@@ -103,7 +106,7 @@ class Replicas:
             "draft": 3 * slots * at.DRAFT,  # a row may be taken back and given again
             "scratch": 2 * slots,
             "targets": classes * at.TARGETS,
-            "times": victims.longest(self._table) + 1 if victims.needs_times(servers.preemption) else 0,
+            "times": victims.longest(self._table) + 2 if self._asks_times(servers) else 0,
             "queue": len(self._table) * at.ENTRY if self._fixed else 0,
             **(self._crowd.sizes() if self._crowd else {}),
             **self._router.sizes(),
@@ -124,6 +127,7 @@ class Replicas:
             "HOST_KEYS": numbers if self._host_blocks else 0,
             "RESIDUES": block_size,
             "CLASSES": classes,
+            **dict.fromkeys(("SERVED", "QUEUED_OF", "MEMBERS_OF"), self._tenants),
             "SLOTS": slots * at.SLOT,
         }
         for name, words in parts.items():
@@ -170,6 +174,8 @@ class Replicas:
             at.G_CACHING: caching,
             at.G_UNHASHED_FIRST: options.unhashed_blocks_first,
             at.G_HOST_BLOCKS: self._host_blocks,
+            at.G_LOOKS_AGAIN: not isinstance(self._batcher.order, orders.Fixed),
+            at.G_TENANTS: self._tenants,
             at.G_TARGETS: place["targets"],
             at.G_PREFILL_NS: place["times"],
             **victims.words(servers),
@@ -199,6 +205,10 @@ class Replicas:
         if self._words["times"]:
             self._set_times(servers)
 
+    @staticmethod
+    def _asks_times(servers: Deployment) -> bool:
+        return victims.needs_times(servers.preemption) or orders.needs_times(servers.ordering)
+
     def _region(self, name: str) -> np.ndarray:
         return self.arena[self._place[name] :][: self._words[name]]
 
@@ -212,9 +222,13 @@ class Replicas:
         set_float(self.arena, at.G_LINK_RATE, float(servers.link.bytes_per_s))
         if not fill_prefill_ns(cost.costs, cost.params, cost.cached_read_percent, budget, self._region("times")):
             raise NotCompiled(f"a prompt alone takes more than {LONGEST_NS:,} ns")
-        longest, base_ns, per_token = self._words["times"], *self.arena[[at.G_DECODE_NS, at.G_DECODE_TOKEN]].tolist()
-        if max(per_token * longest, longest * (base_ns + per_token * longest // FINE)) > LONGEST_NS:
-            raise NotCompiled(f"an answer alone takes more than {LONGEST_NS:,} ns")
+        longest, order = self._words["times"], self._batcher.order
+        steps = [self.arena[[at.G_DECODE_NS, at.G_DECODE_TOKEN]].tolist()]
+        if isinstance(order, orders.GoodputFirst):
+            steps.append((order.decode_ns, order.decode_token))
+        for base_ns, per_token in steps:
+            if max(per_token * longest, longest * (base_ns + per_token * longest // FINE)) > LONGEST_NS:
+                raise NotCompiled(f"an answer alone takes more than {LONGEST_NS:,} ns")
 
     def _set_replica(self, index: int) -> None:
         base, slots, usable = self._base(index), self._slots, self._usable
@@ -230,6 +244,7 @@ class Replicas:
             at.R_HOST_FREE: self._swap_blocks,
             at.R_COLD: self._cold_steps,
             at.R_TOP: at.NOBODY_IN_LINE,
+            at.R_REJOINED: at.NOBODY_IN_LINE,
             at.R_LAST_SENT: -1,
             at.R_OLDEST_ROW: -1,
             at.R_RETRY_NS: at.NEVER,

@@ -59,6 +59,8 @@ LIMB = 1 << 60
     G_SORTED,
     G_QUEUE,
     G_SLOPE,
+    G_LOOKS_AGAIN,
+    G_TENANTS,
     G_FRONT,
     G_DRAFT,
     G_SCRATCH,
@@ -112,7 +114,7 @@ LIMB = 1 << 60
     G_LOOP_OF,
     G_LAST_CLIENT_NS,
     GLOBALS,
-) = range(88)
+) = range(90)
 
 # Scalars of a replica.
 (
@@ -151,6 +153,14 @@ LIMB = 1 << 60
     R_ORDER_END,
     R_TOP,
     R_FRONTS,
+    # orderings that look again (orders/kernels.py): who comes, whose keys are stale, and what one of them remembers
+    R_COMING_ROW,
+    R_COMING,
+    R_REJOINED,
+    R_LAST_REJOINED,
+    R_STALE,
+    R_LATE,
+    R_MEMORY,
     R_LAST_SENT,
     R_OLDEST_ROW,
     R_RETRY_NS,
@@ -182,6 +192,9 @@ LIMB = 1 << 60
     R_HOST_KEYS,
     R_RESIDUES,
     R_CLASSES,
+    R_SERVED,
+    R_QUEUED_OF,
+    R_MEMBERS_OF,
     R_SLOTS,
     # usage, as in records.ReplicaUsage
     U_STEPS,
@@ -202,7 +215,7 @@ LIMB = 1 << 60
     U_CUT,
     U_ABORTED,
     _END,
-) = range(85)
+) = range(95)
 R_CLOCKS = _END
 """four words, as rules.WAIT_*"""
 U_OUTSIDE = R_CLOCKS + 4
@@ -277,6 +290,8 @@ NO_HOLD = -1
     S_OUTPUT,
     S_MAX,
     S_CLASS,
+    S_TENANT,
+    S_ENTERED,
     S_COMPUTED,
     S_KNOWN,
     S_GENERATED,
@@ -302,7 +317,7 @@ NO_HOLD = -1
     S_HELD,
     S_HELD_SINCE,
     SLOT,
-) = range(30)
+) = range(32)
 FREE, WAITING, RUNNING, KEPT, SWAPPED = range(5)
 NO_MEMBER, MEMBER, ENDING = 0, 1, 2
 """of the group; ENDING: it is in no step that is formed from now"""

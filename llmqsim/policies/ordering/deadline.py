@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from llmqsim.policies import rules
 from llmqsim.policies.order_view import OrderView
-from llmqsim.policies.ordering.fixed import FAR_NS, Fixed, choose
+from llmqsim.policies.ordering.fixed import Fixed, choose
 from llmqsim.policies.protocol import Ordering, RequestView
 from llmqsim.registry import bound, param, register
 
 
 def _due_ns(of: Any) -> Any:
     """After arrival; FAR_NS without a deadline."""
-    return choose(of.deadline_ns < 0, FAR_NS, of.deadline_ns)
+    return choose(of.deadline_ns < 0, rules.FAR_NS, of.deadline_ns)
 
 
 @register("ordering", "edf")
@@ -59,7 +60,7 @@ class LeastSlack(Fixed):
         """Slack at its arrival; the deadline is for the first token where the class has a TTFT target."""
         decode = self.costs.decode_ns(of.prompt_tokens, of.predicted_tokens, self.batch)
         cost = self.costs.prefill_ns(of.prompt_tokens) + choose(of.due_at_end != 0, decode, 0)
-        return choose(of.deadline_ns < 0, FAR_NS, of.deadline_ns - cost)
+        return choose(of.deadline_ns < 0, rules.FAR_NS, of.deadline_ns - cost)
 
 
 @register("ordering", "goodput_first")
@@ -93,15 +94,13 @@ class GoodputFirst(Ordering):
 
     def key_at(self, request: RequestView, view: OrderView) -> tuple[int, int]:
         """(can it, no target, can't; cost, or arrival)."""
-        targets = request.targets
-        if targets.ttft_ns is None and targets.e2e_ns is None:
-            return 1, request.arrival_ns
+        ttft_ns, e2e_ns = (
+            -1 if limit is None else limit for limit in (request.targets.ttft_ns, request.targets.e2e_ns)
+        )
         prefill = self.costs.prefill_ns(request.known_tokens)
         cost = prefill + self.costs.decode_ns(request.prompt_tokens, request.remaining_tokens, self.batch)
-        waited = view.now_ns - request.arrival_ns
-        late = targets.ttft_ns is not None and not request.generated_tokens and waited + prefill > targets.ttft_ns
-        late |= targets.e2e_ns is not None and waited + cost > targets.e2e_ns
-        return (2, request.arrival_ns) if late else (0, cost)
+        made = request.generated_tokens
+        return rules.goodput_key(request.arrival_ns, view.now_ns, made, prefill, cost, ttft_ns, e2e_ns)
 
     def late_key(self, request: RequestView, now_ns: int) -> tuple[int, int]:
         """Behind everybody."""

@@ -7,10 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from llmqsim.policies import rules
 from llmqsim.policies.protocol import FixedKeys, Ordering, OrderingTable, RequestView
-
-FAR_NS = 1 << 59
-"""stands for "last of all": no size or deadline is larger; keys stay below 2^60"""
 
 
 class Fixed(Ordering):
@@ -70,20 +68,17 @@ class Sized(Fixed):
 
     def base_ns(self, of: Any) -> Any:
         """The size itself, or the waiting that makes up for it, ns."""
-        return aged_ns(self.size(of), self.ageing, self.unit())
+        size = self.size(of)
+        if not isinstance(size, np.ndarray):
+            return rules.aged_ns(size, self.per_unit_ns)
+        if not self.ageing:
+            return np.minimum(size, rules.FAR_NS)
+        return np.minimum(size * self.per_unit_ns, float(rules.FAR_NS)).astype(np.int64)
 
-
-def aged_ns(size: Any, ageing: float, unit: int = 1) -> Any:
-    """size / (ageing x unit) in ns; size where nobody ages; an int, or int64[n] for an array."""
-    if not ageing:
-        return at_most(size, FAR_NS)
-    ns = at_most(size * (1e9 / (ageing * unit)), float(FAR_NS))
-    return ns.astype(np.int64) if isinstance(ns, np.ndarray) else int(ns)
-
-
-def at_most(values: Any, limit: Any) -> Any:
-    """min, for a number or an array."""
-    return np.minimum(values, limit) if isinstance(values, np.ndarray) else min(values, limit)
+    @property
+    def per_unit_ns(self) -> float:
+        """Of waiting that makes up for one unit of size; 0: nobody ages."""
+        return 1e9 / (self.ageing * self.unit()) if self.ageing else 0.0
 
 
 def choose(condition: Any, yes: Any, no: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from llmqsim.policies import rules
 from llmqsim.policies.ordering.fixed import Sized
 from llmqsim.registry import bound, param, register
 
@@ -64,8 +65,7 @@ class Srpt(Sized):
 
     def size(self, of: Any) -> Any:
         """Tokens still to come."""
-        left = of.remaining_tokens
-        return left + max(0, of.known_tokens - of.computed_tokens - 1) if self.by == "total" else left
+        return rules.remaining_size(of.remaining_tokens, of.known_tokens, of.computed_tokens, self.by == "total")
 
     def fixed_keys(self, table):
         """A request's size falls while it runs."""

@@ -1,5 +1,7 @@
 """Which batching policy runs, as an argument of the kernels: a named tuple of its parameters, by whose type they are made.
 
+`order` in it is the same of the ordering (compiled/orders).
+
 `form_of` gives the tuple of a policy. A kernel that takes it is compiled anew for each type, and with it only what that
 policy needs: the faces below (`draft_with`, `form_step`, ...) lead to its own kernels. In plain Python
 (NUMBA_DISABLE_JIT=1) they look at the type when they are called. Arguments as in step/kernels.py.
@@ -12,6 +14,7 @@ from typing import Any, NamedTuple
 
 from numba.extending import overload
 
+from llmqsim.engine.compiled import orders
 from llmqsim.engine.deployment import Deployment
 from llmqsim.policies.batching import (
     capped,
@@ -32,13 +35,13 @@ from llmqsim.units import to_ns
 class Continuous(NamedTuple):
     """vLLM V1."""
 
-    code: int
+    order: Any
 
 
 class PipelinedContinuous(NamedTuple):
     """The same over pipeline stages, where not all who decode make a token in each step."""
 
-    code: int
+    order: Any
 
 
 class PartialPrefills(NamedTuple):
@@ -47,24 +50,27 @@ class PartialPrefills(NamedTuple):
     n: int
     long: int
     long_tokens: int
+    order: Any
 
 
 class VllmV0(NamedTuple):
     """vLLM up to 0.7."""
 
     spare_blocks: int
+    order: Any
 
 
 class Sarathi(NamedTuple):
     """Sarathi-Serve."""
 
-    code: int
+    order: Any
 
 
 class PrefillShare(NamedTuple):
     """A cap on the prompt tokens of a step."""
 
     share: float
+    order: Any
 
 
 class SloChunk(NamedTuple):
@@ -72,6 +78,7 @@ class SloChunk(NamedTuple):
 
     margin: float
     least: int
+    order: Any
 
 
 class MultiStep(NamedTuple):
@@ -79,6 +86,7 @@ class MultiStep(NamedTuple):
 
     n: int
     saved_ns: int
+    order: Any
 
 
 class ReservePredicted(NamedTuple):
@@ -86,6 +94,7 @@ class ReservePredicted(NamedTuple):
 
     margin: float
     re_estimate: float
+    order: Any
 
 
 class Sglang(NamedTuple):
@@ -96,24 +105,25 @@ class Sglang(NamedTuple):
     decay_steps: int
     clip_tokens: int
     retract_decode_steps: int
+    order: Any
 
 
 class GuaranteedNoEvict(NamedTuple):
     """TensorRT-LLM."""
 
-    code: int
+    order: Any
 
 
 class MaxUtilization(NamedTuple):
     """TensorRT-LLM."""
 
-    code: int
+    order: Any
 
 
 class Orca(NamedTuple):
     """Orca."""
 
-    code: int
+    order: Any
 
 
 class Static(NamedTuple):
@@ -121,6 +131,7 @@ class Static(NamedTuple):
 
     size: int
     max_wait_ns: int
+    order: Any
 
 
 class Kernels(NamedTuple):
@@ -131,41 +142,46 @@ class Kernels(NamedTuple):
     commit: Any
     stride: Any
     close: Any
+    victim: Any
 
 
-def _sglang(policy: sglang.Sglang, servers: Deployment, table: RequestTable) -> Sglang:
+def _continuous(policy: continuous.Continuous, order: NamedTuple, servers: Deployment, _) -> NamedTuple:
+    return PipelinedContinuous(order) if servers.cost.pipeline_stages > 1 else Continuous(order)
+
+
+def _multi_step(policy: multi_step.MultiStep, order: NamedTuple, servers: Deployment, _) -> MultiStep:
+    return MultiStep(policy.n, round(to_ns(servers.host.per_step_s) * policy.saved), order)
+
+
+def _reserving(policy: reserving.ReservePredicted, order: NamedTuple, _, table: RequestTable) -> ReservePredicted:
+    return ReservePredicted(float(policy.margin), float(table.re_estimate), order)
+
+
+def _sglang(policy: sglang.Sglang, order: NamedTuple, *_) -> Sglang:
     start = float(policy.start_ratio * policy.conservativeness)
     whole = (int(policy.decay_steps), int(policy.clip_tokens), int(policy.retract_decode_steps))
-    return Sglang(start, float(policy.floor), *whole)
-
-
-def _continuous(policy: continuous.Continuous, servers: Deployment, table: RequestTable) -> NamedTuple:
-    return PipelinedContinuous(0) if servers.cost.pipeline_stages > 1 else Continuous(0)
-
-
-def _multi_step(policy: multi_step.MultiStep, servers: Deployment, table: RequestTable) -> MultiStep:
-    return MultiStep(policy.n, round(to_ns(servers.host.per_step_s) * policy.saved))
+    return Sglang(start, float(policy.floor), *whole, order)
 
 
 _FORMS = {
     continuous.Continuous: ("continuous", _continuous),
-    continuous.PartialPrefills: ("partial_prefills", lambda p, *_: PartialPrefills(p.n, p.long, p.long_tokens)),
-    capped.PrefillShare: ("capped", lambda policy, *_: PrefillShare(float(policy.share))),
-    capped.SloChunk: ("capped", lambda policy, *_: SloChunk(float(policy.margin), policy.least)),
-    multi_step.MultiStep: ("multi_step", _multi_step),
-    reserving.ReservePredicted: (
-        "reserving",
-        lambda policy, servers, table: ReservePredicted(float(policy.margin), float(table.re_estimate)),
+    continuous.PartialPrefills: (
+        "partial_prefills",
+        lambda p, its, *_: PartialPrefills(p.n, p.long, p.long_tokens, its),
     ),
-    vllm_v0.VllmV0: ("vllm_v0", lambda policy, *_: VllmV0(policy.spare_blocks)),
-    sarathi.Sarathi: ("sarathi", lambda *_: Sarathi(0)),
+    capped.PrefillShare: ("capped", lambda policy, order, *_: PrefillShare(float(policy.share), order)),
+    capped.SloChunk: ("capped", lambda policy, order, *_: SloChunk(float(policy.margin), policy.least, order)),
+    multi_step.MultiStep: ("multi_step", _multi_step),
+    reserving.ReservePredicted: ("reserving", _reserving),
+    vllm_v0.VllmV0: ("vllm_v0", lambda policy, order, *_: VllmV0(policy.spare_blocks, order)),
+    sarathi.Sarathi: ("sarathi", lambda policy, order, *_: Sarathi(order)),
     sglang.Sglang: ("sglang", _sglang),
-    trtllm.GuaranteedNoEvict: ("trtllm", lambda *_: GuaranteedNoEvict(0)),
-    trtllm.MaxUtilization: ("trtllm", lambda *_: MaxUtilization(0)),
-    orca.Orca: ("orca", lambda *_: Orca(0)),
-    static.Static: ("static", lambda policy, *_: Static(policy.size, to_ns(policy.max_wait_s))),
+    trtllm.GuaranteedNoEvict: ("trtllm", lambda policy, order, *_: GuaranteedNoEvict(order)),
+    trtllm.MaxUtilization: ("trtllm", lambda policy, order, *_: MaxUtilization(order)),
+    orca.Orca: ("orca", lambda policy, order, *_: Orca(order)),
+    static.Static: ("static", lambda policy, order, *_: Static(policy.size, to_ns(policy.max_wait_s), order)),
 }
-"""policy -> (module of its kernels, what makes the named tuple of policy, deployment and requests)"""
+"""policy -> (module of its kernels, what makes the named tuple of policy, ordering's tuple, deployment and requests)"""
 _SORTED = (continuous.PartialPrefills, sglang.Sglang, static.Static)
 """those that pass over the head of the queue, send requests to its back, or look at all of it"""
 _KERNELS: dict[type, Kernels] = {}
@@ -177,10 +193,11 @@ def knows(policy: Any) -> bool:
 
 
 def form_of(servers: Deployment, table: RequestTable) -> NamedTuple:
-    """The kernels' argument for a deployment's batching policy; imports its kernels."""
+    """The kernels' argument for a deployment's batching policy and ordering; imports their kernels."""
+    order = orders.form_of(servers, table)
     module, make = _FORMS[type(servers.batching)]
     import_module(f"llmqsim.engine.compiled.batchers.{module}.kernels")
-    return make(servers.batching, servers, table)
+    return make(servers.batching, order, servers, table)
 
 
 def needs_sorted_queue(policy: Any) -> bool:
@@ -198,6 +215,11 @@ def draft_with(batcher, table, arena, costs, params, base, step, now):
     _KERNELS[type(batcher)].draft(batcher, table, arena, costs, params, base, step, now)
 
 
+def choose_victim(batcher, table, arena, base, now):
+    """Who gives way when memory is short: a slot."""
+    return _KERNELS[type(batcher)].victim(batcher, table, arena, base, now)
+
+
 def form_step(batcher, table, arena, costs, params, base, now):
     """Form one step; False when nobody can have a token."""
     return _KERNELS[type(batcher)].form(batcher, table, arena, costs, params, base, now)
@@ -205,12 +227,12 @@ def form_step(batcher, table, arena, costs, params, base, now):
 
 def commit_step(batcher, table, arena, params, base):
     """The oldest step ends."""
-    _KERNELS[type(batcher)].commit(table, arena, params, base)
+    _KERNELS[type(batcher)].commit(batcher, table, arena, params, base)
 
 
 def stride_on(batcher, table, arena, costs, params, base, commit_limit, form_limit):
     """Form and commit as many steps as can be made in one loop; returns how many."""
-    return _KERNELS[type(batcher)].stride(table, arena, costs, params, base, commit_limit, form_limit)
+    return _KERNELS[type(batcher)].stride(batcher, table, arena, costs, params, base, commit_limit, form_limit)
 
 
 def close_steps(batcher, arena, base):
@@ -226,6 +248,12 @@ def _draft_with(batcher, table, arena, costs, params, base, step, now):
     )
 
 
+@overload(choose_victim, inline="always")
+def _choose_victim(batcher, table, arena, base, now):
+    kernel = _KERNELS[batcher.instance_class].victim
+    return lambda batcher, table, arena, base, now: kernel(batcher, table, arena, base, now)
+
+
 @overload(form_step, inline="always")
 def _form_step(batcher, table, arena, costs, params, base, now):
     kernel = _KERNELS[batcher.instance_class].form
@@ -237,14 +265,14 @@ def _form_step(batcher, table, arena, costs, params, base, now):
 @overload(commit_step, inline="always")
 def _commit_step(batcher, table, arena, params, base):
     kernel = _KERNELS[batcher.instance_class].commit
-    return lambda batcher, table, arena, params, base: kernel(table, arena, params, base)
+    return lambda batcher, table, arena, params, base: kernel(batcher, table, arena, params, base)
 
 
 @overload(stride_on, inline="always")
 def _stride_on(batcher, table, arena, costs, params, base, commit_limit, form_limit):
     kernel = _KERNELS[batcher.instance_class].stride
     return lambda batcher, table, arena, costs, params, base, commit_limit, form_limit: kernel(
-        table, arena, costs, params, base, commit_limit, form_limit
+        batcher, table, arena, costs, params, base, commit_limit, form_limit
     )
 
 

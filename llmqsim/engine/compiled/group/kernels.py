@@ -22,6 +22,7 @@ from llmqsim.engine import rules
 from llmqsim.engine.compiled.blocks.kernels import take
 from llmqsim.engine.compiled.books.kernels import count_gap, look, tally
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
+from llmqsim.engine.compiled.orders import look_again, ran
 from llmqsim.engine.compiled.prefix.kernels import share
 from llmqsim.engine.compiled.step.kernels import (
     FIRST_TOKEN,
@@ -143,6 +144,14 @@ def join(arena, base, slot, step_number):
         arena[base + R_MEMBERS] += 1
         arena[base + R_CONTEXT] += arena[at + S_COMPUTED] + 1
         arena[residue_at(arena, base, at)] += 1
+        count_tenant(arena, base, at, 1)
+
+
+@kernel
+def count_tenant(arena, base, at, change):
+    """Members of each tenant, where the ordering asks."""
+    if arena[G_TENANTS] > 0:
+        arena[arena[base + R_MEMBERS_OF] + arena[at + S_TENANT]] += change
 
 
 @kernel
@@ -159,6 +168,7 @@ def form_no_more(arena, base, at):
     arena[base + R_MEMBERS] -= 1
     arena[base + R_CONTEXT] -= computed_by(arena, at, formed_steps(arena, base)) + 1
     arena[residue_at(arena, base, at)] -= 1
+    count_tenant(arena, base, at, -1)
     arena[at + S_MEMBER] = ENDING
 
 
@@ -207,6 +217,8 @@ def open_group(arena, base):
         arena[arena[base + R_RESIDUES] + residue] = 0
     for class_id in range(arena[G_CLASSES]):
         arena[arena[base + R_CLASSES] + class_id] = 0
+    for tenant in range(arena[G_TENANTS]):
+        arena[arena[base + R_MEMBERS_OF] + tenant] = 0
     if steps > 0:
         for place in range(arena[step + T_SAMPLED]):
             if arena[step + STEP + place] >= 0:
@@ -356,7 +368,7 @@ def sort_out(arena, base, step, newcomers_from):
 
 
 @kernel
-def form_grouped(table, arena, costs, params, base, now):
+def form_grouped(batcher, table, arena, costs, params, base, now):
     """Form the next step: FORMED, NOBODY when nobody can have a token, SHORT (and nothing done) when memory is short."""
     if arena[G_IN_FLIGHT] > 1:
         foresee_ends(arena, base)
@@ -368,6 +380,7 @@ def form_grouped(table, arena, costs, params, base, now):
         close_ranks(arena, base)
     tally(arena, base, now)
     look(table, arena, base, now)
+    look_again(batcher.order, table, arena, base, now)
     step, newcomers_from = step_at(arena, base, arena[base + R_STEPS]), arena[base + R_ORDER_END]
     clear(arena, step)
     take(arena, base, need)
@@ -376,9 +389,9 @@ def form_grouped(table, arena, costs, params, base, now):
     arena[step + T_BUDGET] = arena[G_BUDGET] - members
     if arena[base + R_PREFILLING] > 0:
         grow_prefilling(arena, base, step)
-    all_back = arena[base + R_SWAPPED] == 0 or bring_back(table, arena, base, step, now)
+    all_back = arena[base + R_SWAPPED] == 0 or bring_back(batcher, table, arena, base, step, now)
     if all_back and arena[base + R_QUEUED] + arena[base + R_PREEMPTED] > 0:
-        admit_waiting(table, arena, base, step, False, False, now)
+        admit_waiting(batcher, table, arena, base, step, False, False, now)
     arena[base + R_BLOCKED_BY] = arena[step + T_BLOCKED_BY]
     note_peaks(arena, base)
     if arena[step + T_DECODES] + arena[step + T_CHUNKS] == 0:
@@ -400,6 +413,7 @@ def form_grouped(table, arena, costs, params, base, now):
     arena[step + T_DURATION_NS] = with_copies(arena, costs, step, duration_ns)
     start_cold(arena, base, step)
     queue_up(arena, base, step, now)
+    ran(batcher.order, table, arena, base, step, now)
     if arena[base + R_PREFILLING] > 0 or arena[base + R_ORDER_END] > newcomers_from:
         sort_out(arena, base, step, newcomers_from)
     return FORMED

@@ -60,6 +60,43 @@ def push(arena, base, row, rank, value):
 
 
 @kernel
+def push_key(arena, base, row, level, value):
+    """A row joins the queue with a key of now."""
+    arena[entry_at(arena, row) + Q_LEVEL] = level
+    push(arena, base, row, IN_ORDER, value)
+
+
+@kernel
+def push_front(arena, base, row):
+    """A row joins the queue before everybody."""
+    arena[base + R_FRONTS] += 1
+    push(arena, base, row, FRONT, -arena[base + R_FRONTS])
+
+
+@kernel
+def empty(arena, base):
+    """Take everybody off; returns the first of them (in no order), to whom the others are chained by Q_SIBLING."""
+    node, chain = arena[base + R_TOP], NOBODY_IN_LINE
+    arena[base + R_TOP] = NOBODY_IN_LINE
+    if node >= 0:
+        arena[entry_at(arena, node) + Q_SIBLING] = NOBODY_IN_LINE
+    while node >= 0:
+        at = entry_at(arena, node)
+        following, child = arena[at + Q_SIBLING], arena[at + Q_CHILD]
+        if child >= 0:  # before those who follow
+            last = child
+            while arena[entry_at(arena, last) + Q_SIBLING] >= 0:
+                last = arena[entry_at(arena, last) + Q_SIBLING]
+            arena[entry_at(arena, last) + Q_SIBLING] = following
+            following = child
+        if arena[at + Q_RANK] != NOT_IN_LINE:
+            arena[at + Q_SIBLING] = chain
+            chain = node
+        node = following
+    return chain
+
+
+@kernel
 def pop(arena, base):
     """Take the top off; returns it. Its children are melded in pairs, then the pairs from the last to the first."""
     top = arena[base + R_TOP]
@@ -111,7 +148,13 @@ def put_back(arena, base, row):
 
 @kernel
 def join(table, arena, base, row):
-    """A row joins where its key puts it."""
+    """A row joins where its key puts it; where keys are looked at again, it gets one when they are (compiled/orders)."""
+    if arena[G_LOOKS_AGAIN] != 0:
+        arena[entry_at(arena, row) + Q_RANK] = IN_ORDER
+        if arena[base + R_COMING] == 0:
+            arena[base + R_COMING_ROW] = row
+        arena[base + R_COMING] += 1
+        return
     value = arena[entry_at(arena, row) + Q_BASE] + arena[G_SLOPE] * table[ARRIVAL, row]
     push(arena, base, row, IN_ORDER, value)
 
@@ -119,13 +162,28 @@ def join(table, arena, base, row):
 @kernel
 def rejoin(table, arena, base, row, last, now):
     """A preempted request waits again: at the front, where its key puts it, or behind all of its level."""
-    if last:
+    if arena[G_LOOKS_AGAIN] != 0:
+        rejoin_later(arena, base, row, last)
+    elif last:
         push(arena, base, row, IN_ORDER, arena[entry_at(arena, row) + Q_BASE] + now)
     elif arena[G_FRONT] != 0:
-        arena[base + R_FRONTS] += 1
-        push(arena, base, row, FRONT, -arena[base + R_FRONTS])
+        push_front(arena, base, row)
     else:
         join(table, arena, base, row)
+
+
+@kernel
+def rejoin_later(arena, base, row, last):
+    """It gets its key before the queue is next read."""
+    at = entry_at(arena, row)
+    arena[at + Q_RANK] = IN_ORDER
+    arena[at + Q_CHILD] = last
+    arena[at + Q_SIBLING] = NOBODY_IN_LINE
+    if arena[base + R_REJOINED] < 0:
+        arena[base + R_REJOINED] = row
+    else:
+        arena[entry_at(arena, arena[base + R_LAST_REJOINED]) + Q_SIBLING] = row
+    arena[base + R_LAST_REJOINED] = row
 
 
 @kernel

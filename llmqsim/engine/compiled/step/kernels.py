@@ -11,7 +11,8 @@ from llmqsim.engine import rules
 from llmqsim.engine.compiled.blocks.kernels import disown, release, take
 from llmqsim.engine.compiled.books.kernels import ARRIVAL, count_gap, float_at, look, pass_time, tally
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
-from llmqsim.engine.compiled.batchers import close_steps, draft_with
+from llmqsim.engine.compiled.batchers import choose_victim, close_steps, draft_with
+from llmqsim.engine.compiled.orders import catch_up, left, look_again, ran
 from llmqsim.engine.compiled.prefix.kernels import find_keys, forget, hits, share, take_hits
 from llmqsim.engine.compiled.queue.kernels import entry_at, head, pop, rejoin
 from llmqsim.engine.compiled.swap.kernels import leave_host, may_return, swap_in, swap_out, swap_place, with_copies
@@ -36,6 +37,7 @@ PROMPT_TOKENS = INDEX["prompt_tokens"]
 OUTPUT_TOKENS = INDEX["output_tokens"]
 MAX_TOKENS = INDEX["max_tokens"]
 CLASS_ID = INDEX["class_id"]
+TENANT_ID = INDEX["tenant_id"]
 PRIORITY = INDEX["priority"]
 PREDICTED = INDEX["predicted_tokens"]
 DEADLINE = INDEX["deadline_ns"]
@@ -227,7 +229,7 @@ def leave_order(arena, base, at):
 
 
 @kernel
-def victim(table, arena, base):
+def victim(batcher, table, arena, base, now):
     """Who gives way: the request that was admitted last, or the one with the largest (standing, arrival, row)."""
     order, last = arena[base + R_ORDER], arena[base + R_ORDER_END] - 1
     chosen = arena[order + last]
@@ -292,7 +294,7 @@ def awaited_tokens(arena, at):
 
 
 @kernel
-def grow(table, arena, base, step, slot, most, spare, now):
+def grow(batcher, table, arena, base, step, slot, most, spare, now):
     """Give a running request its next tokens, preempting while the pool is short of their blocks; False: it got none."""
     at = slot_at(arena, base, slot)
     if arena[at + S_STAGE] != RUNNING or (arena[G_STAGES] > 1 and awaited_tokens(arena, at) > 0):
@@ -309,7 +311,7 @@ def grow(table, arena, base, step, slot, most, spare, now):
         return False
     need = rules.new_blocks(computed, want, held_blocks(arena, at), arena[G_BLOCK_SIZE])
     while arena[base + R_FREE_BLOCKS] < max(need, spare):
-        loser = victim(table, arena, base)
+        loser = choose_victim(batcher, table, arena, base, now)
         preempt(table, arena, base, step, loser, False, now)
         if loser == slot:
             arena[step + T_EXHAUSTED] = 1
@@ -321,7 +323,7 @@ def grow(table, arena, base, step, slot, most, spare, now):
 
 
 @kernel
-def bring_back(table, arena, base, step, now):
+def bring_back(batcher, table, arena, base, step, now):
     """Swapped requests come back and get their next tokens, up to the first that may not. May new ones enter then?"""
     place = 0
     for _ in range(arena[base + R_SWAPPED]):
@@ -332,7 +334,7 @@ def bring_back(table, arena, base, step, now):
             return False
         swap_in(table, arena, base, step, place, now)
         run_on(arena, base, slot)
-        grow(table, arena, base, step, slot, NO_LIMIT, 0, now)
+        grow(batcher, table, arena, base, step, slot, NO_LIMIT, 0, now)
         place += arena[slot_at(arena, base, slot) + S_STAGE] == SWAPPED  # it had to go again
     return arena[step + T_PREEMPTED] == 0
 
@@ -364,10 +366,11 @@ def snapshot_decodes_first(arena, base):
 
 
 @kernel
-def first_in_line(table, arena, base):
+def first_in_line(batcher, table, arena, base, now):
     """(slot, row, known tokens) of the head of the queue; slot -1 if it is a new request."""
     preempted = arena[base + R_PREEMPTED]
     if arena[G_SORTED] != 0:
+        catch_up(batcher.order, table, arena, base, now)
         row = head(arena, base)
         slot = arena[entry_at(arena, row) + Q_SLOT]
         return slot, row, known_tokens(table, arena, base, slot, row)
@@ -421,6 +424,7 @@ def fill_slot(table, arena, base, row):
     arena[at + S_OUTPUT] = table[OUTPUT_TOKENS, row]
     arena[at + S_MAX] = table[MAX_TOKENS, row]
     arena[at + S_CLASS] = table[CLASS_ID, row]
+    arena[at + S_TENANT] = table[TENANT_ID, row]
     arena[at + S_COMPUTED] = 0
     arena[at + S_KNOWN] = arena[at + S_PROMPT]
     arena[at + S_GENERATED] = 0
@@ -465,6 +469,7 @@ def run_on(arena, base, slot):
     """Put a slot at the end of the running list."""
     at = slot_at(arena, base, slot)
     arena[at + S_STAGE] = RUNNING
+    arena[at + S_ENTERED] = arena[at + S_KNOWN]
     arena[at + S_PLACE] = arena[base + R_ORDER_END]
     arena[arena[base + R_ORDER] + arena[base + R_ORDER_END]] = slot
     arena[base + R_ORDER_END] += 1
@@ -472,10 +477,11 @@ def run_on(arena, base, slot):
 
 
 @kernel
-def settle_in(table, arena, base, step, slot, row, want, hit, hold_tokens, padding, now):
+def settle_in(batcher, table, arena, base, step, slot, row, want, hit, hold_tokens, padding, now):
     """A request that may enter, and is off the queue, does: with its cached blocks, those it needs, and its first row."""
     block_size = arena[G_BLOCK_SIZE]
     slot = enter(table, arena, base, slot, row, now)
+    left(batcher.order, table, arena, base, row, True)
     at = slot_at(arena, base, slot)
     cached = hit * block_size
     arena[base + R_ADMISSIONS] += 1
@@ -492,36 +498,36 @@ def settle_in(table, arena, base, step, slot, row, want, hit, hold_tokens, paddi
 
 
 @kernel
-def admit_head(table, arena, base, step, hold_known, hold_maximum, now):
+def admit_head(batcher, table, arena, base, step, hold_known, hold_maximum, now):
     """Let the head of the queue enter, or note what keeps it out; False: it stays out.
 
     hold_known, hold_maximum : are the blocks of all its known tokens, or of the longest answer, taken at once?
     """
-    slot, row, known = first_in_line(table, arena, base)
+    slot, row, known = first_in_line(batcher, table, arena, base, now)
     hold_tokens = known if hold_known else 0
     if hold_maximum:
         hold_tokens = table[PROMPT_TOKENS, row] + table[MAX_TOKENS, row]
-    return admit(table, arena, base, step, slot, row, known, NO_LIMIT, hold_tokens, now)
+    return admit(batcher, table, arena, base, step, slot, row, known, NO_LIMIT, hold_tokens, now)
 
 
 @kernel
-def admit(table, arena, base, step, slot, row, known, most, hold_tokens, now):
+def admit(batcher, table, arena, base, step, slot, row, known, most, hold_tokens, now):
     """Let the head of the queue (`first_in_line`) enter with at most so many tokens, or note what keeps it out."""
     refused_by, want, hit = admission(arena, base, slot, row, known, arena[step + T_BUDGET], most, hold_tokens)
     if refused_by != rules.ADMITTED:
         arena[step + T_BLOCKED_BY] = refused_by
         return False
     dequeue(table, arena, base, slot, row)
-    settle_in(table, arena, base, step, slot, row, want, hit, hold_tokens, 0, now)
+    settle_in(batcher, table, arena, base, step, slot, row, want, hit, hold_tokens, 0, now)
     return True
 
 
 @kernel
-def admit_waiting(table, arena, base, step, hold_known, hold_maximum, now):
+def admit_waiting(batcher, table, arena, base, step, hold_known, hold_maximum, now):
     """The waiting pass, up to the first that may not enter; did any?"""
     entered = False
     while arena[base + R_PREEMPTED] + arena[base + R_QUEUED] > 0:
-        if not admit_head(table, arena, base, step, hold_known, hold_maximum, now):
+        if not admit_head(batcher, table, arena, base, step, hold_known, hold_maximum, now):
             break
         entered = True
     return entered
@@ -542,6 +548,7 @@ def form(batcher, table, arena, costs, params, base, now):
     """Decide the next step's batch; False when nobody can have a token."""
     tally(arena, base, now)
     look(table, arena, base, now)
+    look_again(batcher.order, table, arena, base, now)
     step = step_at(arena, base, arena[base + R_STEPS])
     again = True
     while again:
@@ -554,6 +561,7 @@ def form(batcher, table, arena, costs, params, base, now):
         again = arena[step + T_PREEMPTED] != 0 and rows == 0 and arena[base + R_STEPS] == 0
     arena[base + R_BLOCKED_BY] = rules.WAIT_KV if arena[step + T_PREEMPTED] != 0 else arena[step + T_BLOCKED_BY]
     note_peaks(arena, base)
+    catch_up(batcher.order, table, arena, base, now)
     if rows == 0:
         return False
     idle = arena[step + T_IDLE]
@@ -575,6 +583,7 @@ def form(batcher, table, arena, costs, params, base, now):
     start_cold(arena, base, step)
     arena[step + T_DURATION_NS] = max(1, arena[step + T_DURATION_NS] - arena[step + T_SAVED_NS])
     queue_up(arena, base, step, now)
+    ran(batcher.order, table, arena, base, step, now)
     return True
 
 
@@ -639,7 +648,7 @@ def start(arena, step, now):
 
 
 @kernel
-def commit(table, arena, params, base):
+def commit(batcher, table, arena, params, base):
     """The oldest step ends: its tokens are delivered, and who has all of them leaves and returns his blocks."""
     step = step_at(arena, base, 0)
     now = arena[step + T_END_NS]
@@ -661,7 +670,7 @@ def commit(table, arena, params, base):
         arena[at + S_LAST_NS] = now
         arena[at + S_GENERATED] += 1
         if arena[at + S_GENERATED] == arena[at + S_OUTPUT]:
-            finish(table, arena, base, slot, now)
+            finish(batcher, table, arena, base, slot, now)
             ended += 1
     if ended > 0:
         close_ranks(arena, base)
@@ -674,13 +683,13 @@ def commit(table, arena, params, base):
 
 
 @kernel
-def finish(table, arena, base, slot, now):
+def finish(batcher, table, arena, base, slot, now):
     """A request has all its tokens. Its slot is free at once; `close_ranks` takes it off the running list."""
     at = slot_at(arena, base, slot)
     row = arena[at + S_ROW]
     if arena[at + S_STAGE] == WAITING:  # preempted after its last token went under way
         table[WAIT_PREEMPTED, row] += now - arena[at + S_PREEMPTED_NS]
-        step_out(arena, base, slot)
+        step_out(batcher, table, arena, base, slot)
     elif arena[at + S_STAGE] == SWAPPED:
         leave_host(table, arena, base, swap_place(arena, base, slot), now)
     cross_out(arena, base, slot, GONE)
@@ -688,12 +697,14 @@ def finish(table, arena, base, slot, now):
 
 
 @kernel
-def step_out(arena, base, slot):
+def step_out(batcher, table, arena, base, slot):
     """A preempted request leaves the queue from wherever it is."""
     disown(arena, base, slot)
     arena[base + R_PREEMPTED] -= 1
     if arena[G_SORTED] != 0:
-        arena[entry_at(arena, arena[slot_at(arena, base, slot) + S_ROW]) + Q_RANK] = NOT_IN_LINE
+        row = arena[slot_at(arena, base, slot) + S_ROW]
+        arena[entry_at(arena, row) + Q_RANK] = NOT_IN_LINE
+        left(batcher.order, table, arena, base, row, False)
         return
     stack, found = arena[base + R_STACK], False
     for place in range(arena[base + R_PREEMPTED]):
@@ -767,14 +778,14 @@ def abort(batcher, table, arena, base, row, now):
     close_steps(batcher, arena, base)
     slot = arena[entry_at(arena, row) + Q_SLOT]
     if slot < 0:
-        abandon(table, arena, base, row, now)
+        abandon(batcher, table, arena, base, row, now)
     else:
         at = slot_at(arena, base, slot)
         arena[base + U_ABORTED] += max(arena[at + S_HIGH_WATER], arena[at + S_COMPUTED]) - table[CACHED, row]
         if arena[at + S_STAGE] == WAITING:
             pass_time(arena, base, now)
             table[WAIT_PREEMPTED, row] += now - arena[at + S_PREEMPTED_NS]
-            step_out(arena, base, slot)
+            step_out(batcher, table, arena, base, slot)
         elif arena[at + S_STAGE] == SWAPPED:
             leave_host(table, arena, base, swap_place(arena, base, slot), now)
         else:
@@ -785,7 +796,7 @@ def abort(batcher, table, arena, base, row, now):
 
 
 @kernel
-def abandon(table, arena, base, row, now):
+def abandon(batcher, table, arena, base, row, now):
     """A new request leaves the queue, perhaps before the scheduler ever saw it."""
     pass_time(arena, base, now)
     fresh, other = False, arena[base + R_FRESH_ROW]
@@ -798,6 +809,7 @@ def abandon(table, arena, base, row, now):
         for reason in range(4):
             table[WAIT_STEP + reason, row] += arena[base + R_CLOCKS + reason]
     arena[entry_at(arena, row) + Q_RANK] = NOT_IN_LINE
+    left(batcher.order, table, arena, base, row, False)
     arena[base + R_QUEUED] -= 1
     arena[base + R_LEFT] += 1
 

@@ -12,6 +12,7 @@ from llmqsim.engine.compiled.blocks.kernels import take
 from llmqsim.engine.compiled.books.kernels import add, gap_bin, look, tally
 from llmqsim.engine.compiled.group.kernels import push_gap
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
+from llmqsim.engine.compiled.orders import may_stride, strode
 from llmqsim.engine.compiled.step.kernels import admission, first_in_line, note_peaks, read_kv, step_at
 from llmqsim.engine.compiled.swap.kernels import first_may_return
 from llmqsim.jit import kernel
@@ -33,7 +34,7 @@ def is_group_alone(arena, base):
 
 
 @kernel
-def stays_out(table, arena, base):
+def stays_out(batcher, table, arena, base):
     """What keeps the head of the queue out (WAIT_STEP: nobody waits), ADMITTED if it may enter; for how many blocks taken.
 
     Who can't enter now can't before somebody ends: free blocks only become fewer, and so do cached ones. Each block that
@@ -46,7 +47,7 @@ def stays_out(table, arena, base):
         return rules.ADMITTED if first_may_return(arena, base, budget) else rules.WAIT_KV, NEVER
     if arena[base + R_PREEMPTED] + arena[base + R_QUEUED] == 0:
         return rules.WAIT_STEP, NEVER
-    slot, row, known = first_in_line(table, arena, base)
+    slot, row, known = first_in_line(batcher, table, arena, base, arena[base + R_FORM_NS])
     refused_by, _, hit = admission(arena, base, slot, row, known, budget, NO_LIMIT, 0)
     can_lose = arena[G_CHUNKED] == 0 or arena[G_WARM] != 0 or arena[G_HOST_BLOCKS] > 0
     if refused_by == rules.WAIT_KV and hit > 0 and can_lose:
@@ -55,11 +56,11 @@ def stays_out(table, arena, base):
 
 
 @kernel
-def stride(table, arena, costs, params, base, commit_limit, form_limit):
+def stride(batcher, table, arena, costs, params, base, commit_limit, form_limit):
     """Make steps of the group alone while they end by `commit_limit` and are formed before `form_limit`; say how many."""
-    if not is_group_alone(arena, base) or arena[base + R_PREFILLING] > 0:
+    if not is_group_alone(arena, base) or arena[base + R_PREFILLING] > 0 or not may_stride(batcher.order, arena, base):
         return 0
-    blocked_by, most_taken = stays_out(table, arena, base)
+    blocked_by, most_taken = stays_out(batcher, table, arena, base)
     if blocked_by == rules.ADMITTED:
         return 0
     began = now = arena[base + R_FORM_NS]
@@ -107,6 +108,7 @@ def stride(table, arena, costs, params, base, commit_limit, form_limit):
     take(arena, base, taken)
     note_peaks(arena, base)
     settle(arena, params, base, steps, now, block_ns, worst)
+    strode(batcher.order, arena, base, steps)
     return steps
 
 

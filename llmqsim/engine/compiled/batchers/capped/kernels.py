@@ -13,30 +13,30 @@ from llmqsim.policies import rules as policy_rules
 
 
 @kernel
-def grow_decodes(table, arena, base, step, decodes, now):
+def grow_decodes(batcher, table, arena, base, step, decodes, now):
     """A token for each of the first `decodes` requests in G_SCRATCH."""
     for place in range(arena[G_SCRATCH], arena[G_SCRATCH] + decodes):
-        grow(table, arena, base, step, arena[place], NO_LIMIT, 0, now)
+        grow(batcher, table, arena, base, step, arena[place], NO_LIMIT, 0, now)
 
 
 @kernel
-def prefill(table, arena, base, step, decodes, count, most, now):
+def prefill(batcher, table, arena, base, step, decodes, count, most, now):
     """The half-prefilled requests (behind the decodes in G_SCRATCH), then new ones, with so many prompt tokens at most."""
     left = min(arena[step + T_BUDGET], most)
     for place in range(arena[G_SCRATCH] + decodes, arena[G_SCRATCH] + count):
         if left > 0:
             before = arena[step + T_BUDGET]
-            grow(table, arena, base, step, arena[place], left, 0, now)
+            grow(batcher, table, arena, base, step, arena[place], left, 0, now)
             left = max(0, left - max(0, before - arena[step + T_BUDGET]))
-    if arena[step + T_PREEMPTED] != 0 or not bring_back(table, arena, base, step, now):
+    if arena[step + T_PREEMPTED] != 0 or not bring_back(batcher, table, arena, base, step, now):
         return
     while arena[base + R_PREEMPTED] + arena[base + R_QUEUED] > 0:
         if left == 0:
             arena[step + T_BLOCKED_BY] = rules.WAIT_TOKEN_BUDGET
             break
-        slot, row, known = first_in_line(table, arena, base)
+        slot, row, known = first_in_line(batcher, table, arena, base, now)
         before = arena[step + T_BUDGET]
-        if not admit(table, arena, base, step, slot, row, known, left, 0, now):
+        if not admit(batcher, table, arena, base, step, slot, row, known, left, 0, now):
             break
         left -= before - arena[step + T_BUDGET]
 
@@ -45,8 +45,8 @@ def prefill(table, arena, base, step, decodes, count, most, now):
 def prefill_share(batcher, table, arena, costs, params, base, step, now):
     """A fixed share of the token budget for prompts."""
     count, decodes = snapshot_decodes_first(arena, base)
-    grow_decodes(table, arena, base, step, decodes, now)
-    prefill(table, arena, base, step, decodes, count, max(1, int(batcher.share * arena[G_BUDGET])), now)
+    grow_decodes(batcher, table, arena, base, step, decodes, now)
+    prefill(batcher, table, arena, base, step, decodes, count, max(1, int(batcher.share * arena[G_BUDGET])), now)
 
 
 @kernel
@@ -54,9 +54,9 @@ def slo_chunk(batcher, table, arena, costs, params, base, step, now):
     """As much for prompts as the TPOT targets of who decodes allow."""
     note_order(arena, base)
     count, decodes = snapshot_decodes_first(arena, base)
-    grow_decodes(table, arena, base, step, decodes, now)
+    grow_decodes(batcher, table, arena, base, step, decodes, now)
     most = largest_chunk(batcher, arena, costs, params, base, step, decodes, count)
-    prefill(table, arena, base, step, decodes, count, most, now)
+    prefill(batcher, table, arena, base, step, decodes, count, most, now)
 
 
 @kernel

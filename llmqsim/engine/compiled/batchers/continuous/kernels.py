@@ -6,7 +6,7 @@ from llmqsim.engine.compiled.batchers import Continuous, Kernels, PipelinedConti
 from llmqsim.engine.compiled.batchers.rows.kernels import by_rows
 from llmqsim.engine.compiled.group.kernels import close_group, commit_grouped, form_grouped, open_group
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
-from llmqsim.engine.compiled.step.kernels import admit_waiting, bring_back, commit, form, grow, snapshot
+from llmqsim.engine.compiled.step.kernels import admit_waiting, bring_back, commit, form, grow, snapshot, victim
 from llmqsim.engine.compiled.stride.kernels import stride
 from llmqsim.jit import inlined
 
@@ -17,9 +17,9 @@ def draft(batcher, table, arena, costs, params, base, step, now):
     for place in range(arena[G_SCRATCH], arena[G_SCRATCH] + snapshot(arena, base)):
         if arena[step + T_EXHAUSTED] != 0:
             break
-        grow(table, arena, base, step, arena[place], NO_LIMIT, 0, now)
-    if arena[step + T_PREEMPTED] == 0 and bring_back(table, arena, base, step, now):
-        admit_waiting(table, arena, base, step, False, False, now)
+        grow(batcher, table, arena, base, step, arena[place], NO_LIMIT, 0, now)
+    if arena[step + T_PREEMPTED] == 0 and bring_back(batcher, table, arena, base, step, now):
+        admit_waiting(batcher, table, arena, base, step, False, False, now)
 
 
 @inlined
@@ -28,7 +28,7 @@ def form_next(batcher, table, arena, costs, params, base, now):
     if arena[base + R_OPEN] == 0:
         open_group(arena, base)
     if arena[base + R_OPEN] != 0:
-        formed = form_grouped(table, arena, costs, params, base, now)
+        formed = form_grouped(batcher, table, arena, costs, params, base, now)
         if formed != SHORT:
             return formed == FORMED
         close_group(arena, base)
@@ -36,12 +36,12 @@ def form_next(batcher, table, arena, costs, params, base, now):
 
 
 @inlined
-def commit_next(table, arena, params, base):
+def commit_next(batcher, table, arena, params, base):
     """The oldest step ends, for the group or request by request."""
     if arena[base + R_OPEN] != 0:
         commit_grouped(table, arena, params, base)
     else:
-        commit(table, arena, params, base)
+        commit(batcher, table, arena, params, base)
 
 
 @inlined
@@ -51,5 +51,5 @@ def close(arena, base):
         close_group(arena, base)
 
 
-made_of(Continuous, Kernels(draft, form_next, commit_next, stride, close))
+made_of(Continuous, Kernels(draft, form_next, commit_next, stride, close, victim))
 made_of(PipelinedContinuous, by_rows(draft))

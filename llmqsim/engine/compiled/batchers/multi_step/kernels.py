@@ -18,7 +18,7 @@ def draft(batcher, table, arena, costs, params, base, step, now):
         arena[base + R_CARRIED] -= 1
         arena[step + T_SAVED_NS] = batcher.saved_ns
         for place in range(arena[G_SCRATCH], arena[G_SCRATCH] + snapshot(arena, base)):
-            grow(table, arena, base, step, arena[place], NO_LIMIT, 0, now)
+            grow(batcher, table, arena, base, step, arena[place], NO_LIMIT, 0, now)
     else:
         schedule(batcher, table, arena, costs, params, base, step, now)
         arena[base + R_CARRIED] = 0 if arena[step + T_CHUNKS] > 0 or running == 0 else batcher.n - 1

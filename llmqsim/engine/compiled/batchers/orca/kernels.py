@@ -13,8 +13,8 @@ from llmqsim.jit import kernel
 def draft(batcher, table, arena, costs, params, base, step, now):
     """Everybody who runs, then whoever fits, in order."""
     for place in range(arena[G_SCRATCH], arena[G_SCRATCH] + snapshot(arena, base)):
-        grow(table, arena, base, step, arena[place], NO_LIMIT, 0, now)
-    admit_waiting(table, arena, base, step, False, True, now)
+        grow(batcher, table, arena, base, step, arena[place], NO_LIMIT, 0, now)
+    admit_waiting(batcher, table, arena, base, step, False, True, now)
 
 
 made_of(Orca, by_rows(draft))

@@ -6,6 +6,7 @@ from llmqsim.engine import rules
 from llmqsim.engine.compiled.batchers import PartialPrefills, made_of
 from llmqsim.engine.compiled.batchers.rows.kernels import by_rows
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
+from llmqsim.engine.compiled.orders import catch_up
 from llmqsim.engine.compiled.queue.kernels import entry_at, lift, put_back
 from llmqsim.engine.compiled.step.kernels import (
     admission,
@@ -26,29 +27,30 @@ def draft(batcher, table, arena, costs, params, base, step, now):
     scratch = arena[G_SCRATCH]
     count, decodes = snapshot_decodes_first(arena, base)
     for place in range(scratch, scratch + decodes):
-        grow(table, arena, base, step, arena[place], NO_LIMIT, 0, now)
+        grow(batcher, table, arena, base, step, arena[place], NO_LIMIT, 0, now)
     partial, long = count - decodes, 0
     for place in range(scratch + decodes, scratch + count):
         long += arena[slot_at(arena, base, arena[place]) + S_KNOWN] >= batcher.long_tokens
-    newcomers, chosen = choose(batcher, table, arena, base, batcher.n - partial, batcher.long - long)
+    newcomers, chosen = choose(batcher, table, arena, base, batcher.n - partial, batcher.long - long, now)
     share = max(1, arena[step + T_BUDGET] // max(1, partial + chosen))
     for place in range(scratch + decodes, scratch + count):
-        grow(table, arena, base, step, arena[place], share, 0, now)
-    if arena[step + T_PREEMPTED] != 0 or not bring_back(table, arena, base, step, now):
+        grow(batcher, table, arena, base, step, arena[place], share, 0, now)
+    if arena[step + T_PREEMPTED] != 0 or not bring_back(batcher, table, arena, base, step, now):
         put_back(arena, base, newcomers)
         return
-    admit_chosen(table, arena, base, step, newcomers, share, now)
+    admit_chosen(batcher, table, arena, base, step, newcomers, share, now)
     if chosen == 0 and arena[base + R_QUEUED] + arena[base + R_PREEMPTED] > 0:
         turn_away(arena, base, step, rules.WAIT_TOKEN_BUDGET)
 
 
 @kernel
-def choose(batcher, table, arena, base, places, long_places):
+def choose(batcher, table, arena, base, places, long_places, now):
     """Who may start, in the queue's order, taken off it: (the first, to whom the others are chained, how many).
 
     Long prompts that find no place are passed over.
     """
     first = last = passed = NOBODY_IN_LINE
+    catch_up(batcher.order, table, arena, base, now)
     chosen, left = 0, arena[base + R_QUEUED] + arena[base + R_PREEMPTED]
     while left > 0 and chosen < places:
         row = lift(arena, base)
@@ -71,7 +73,7 @@ def choose(batcher, table, arena, base, places, long_places):
 
 
 @kernel
-def admit_chosen(table, arena, base, step, row, share, now):
+def admit_chosen(batcher, table, arena, base, step, row, share, now):
     """Let them enter with a share of the tokens each, up to the first that may not."""
     while row >= 0:
         at = entry_at(arena, row)
@@ -81,7 +83,7 @@ def admit_chosen(table, arena, base, step, row, share, now):
         if refused_by != rules.ADMITTED:
             arena[step + T_BLOCKED_BY] = refused_by
             break
-        settle_in(table, arena, base, step, slot, row, want, hit, 0, 0, now)
+        settle_in(batcher, table, arena, base, step, slot, row, want, hit, 0, 0, now)
         row = following
     put_back(arena, base, row)
 

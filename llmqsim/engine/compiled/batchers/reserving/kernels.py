@@ -37,13 +37,13 @@ def draft(batcher, table, arena, costs, params, base, step, now):
     for place in range(arena[G_SCRATCH], arena[G_SCRATCH] + snapshot(arena, base)):
         if arena[step + T_EXHAUSTED] != 0:
             break
-        grow(table, arena, base, step, arena[place], NO_LIMIT, 0, now)
-    if arena[step + T_PREEMPTED] != 0 or not bring_back(table, arena, base, step, now):
+        grow(batcher, table, arena, base, step, arena[place], NO_LIMIT, 0, now)
+    if arena[step + T_PREEMPTED] != 0 or not bring_back(batcher, table, arena, base, step, now):
         return
     while arena[base + R_PREEMPTED] + arena[base + R_QUEUED] > 0:
-        slot, row, known = first_in_line(table, arena, base)
+        slot, row, known = first_in_line(batcher, table, arena, base, now)
         hold = reserved(batcher, table, arena, base, slot, row, known)
-        if not admit(table, arena, base, step, slot, row, known, NO_LIMIT, hold, now):
+        if not admit(batcher, table, arena, base, step, slot, row, known, NO_LIMIT, hold, now):
             break
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from llmqsim.engine.compiled.batchers import Kernels
-from llmqsim.engine.compiled.step.kernels import commit, form
+from llmqsim.engine.compiled.step.kernels import commit, form, victim
 from llmqsim.jit import kernel
 
 
 @kernel
-def no_stride(table, arena, costs, params, base, commit_limit, form_limit):
+def no_stride(batcher, table, arena, costs, params, base, commit_limit, form_limit):
     """Steps are made one by one."""
     return 0
 
@@ -20,4 +20,4 @@ def nothing_to_close(arena, base):
 
 def by_rows(draft) -> Kernels:
     """The kernels of a policy that has only a draft of its own."""
-    return Kernels(draft, form, commit, no_stride, nothing_to_close)
+    return Kernels(draft, form, commit, no_stride, nothing_to_close, victim)

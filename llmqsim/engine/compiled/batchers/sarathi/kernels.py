@@ -14,9 +14,9 @@ def draft(batcher, table, arena, costs, params, base, step, now):
     """Three passes; nobody new enters in a step that preempted."""
     count, _ = snapshot_decodes_first(arena, base)
     for place in range(arena[G_SCRATCH], arena[G_SCRATCH] + count):
-        grow(table, arena, base, step, arena[place], NO_LIMIT, 0, now)
+        grow(batcher, table, arena, base, step, arena[place], NO_LIMIT, 0, now)
     if arena[step + T_PREEMPTED] == 0:
-        admit_waiting(table, arena, base, step, True, False, now)
+        admit_waiting(batcher, table, arena, base, step, True, False, now)
 
 
 made_of(Sarathi, by_rows(draft))

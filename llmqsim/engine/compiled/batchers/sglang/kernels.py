@@ -59,7 +59,7 @@ def prefill(batcher, table, arena, base, step, count, now):
     for place in range(scratch, scratch + count):
         at = slot_at(arena, base, arena[place])
         if policy_rules.lags(arena[at + S_KNOWN], arena[at + S_COMPUTED]):
-            began = grow(table, arena, base, step, arena[place], NO_LIMIT, 0, now) or began
+            began = grow(batcher, table, arena, base, step, arena[place], NO_LIMIT, 0, now) or began
     if arena[base + R_FULL_SINCE] == arena[base + R_LEFT] and count > 0:
         turn_away(arena, base, step, rules.WAIT_KV)
         return began
@@ -68,7 +68,7 @@ def prefill(batcher, table, arena, base, step, count, now):
     for place in range(scratch, scratch + count):
         reserved += expected(batcher, arena, slot_at(arena, base, arena[place])) * ratio
     while arena[base + R_QUEUED] + arena[base + R_PREEMPTED] > 0:
-        slot, row, known = first_in_line(table, arena, base)
+        slot, row, known = first_in_line(batcher, table, arena, base, now)
         generated = arena[slot_at(arena, base, slot) + S_GENERATED] if slot >= 0 else 0
         more = policy_rules.expected_tokens(table[MAX_TOKENS, row], generated, batcher.clip_tokens)
         hit, _ = hits(arena, base, slot, row, known)
@@ -77,7 +77,7 @@ def prefill(batcher, table, arena, base, step, count, now):
         alone = count == 0 and not began
         if not alone and free - reserved < missing + more:
             turn_away(arena, base, step, rules.WAIT_KV)
-        elif admit_head(table, arena, base, step, False, False, now):
+        elif admit_head(batcher, table, arena, base, step, False, False, now):
             reserved += more * ratio
             began = True
             continue
@@ -113,7 +113,7 @@ def decode(batcher, table, arena, base, step, count, now):
             arena, base, policy_rules.ratio_after_decode(ratio, batcher.start, batcher.floor, batcher.decay_steps)
         )
     for place in range(scratch, scratch + staying):
-        grow(table, arena, base, step, arena[place], NO_LIMIT, 0, now)
+        grow(batcher, table, arena, base, step, arena[place], NO_LIMIT, 0, now)
 
 
 @kernel

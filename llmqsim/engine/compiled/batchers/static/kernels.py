@@ -27,21 +27,21 @@ ARRIVAL = INDEX["arrival_ns"]
 def draft(batcher, table, arena, costs, params, base, step, now):
     """Go on with the batch, or start one."""
     if arena[base + R_RUNNING] + arena[base + R_ENDED] > 0:
-        go_on(table, arena, base, step, now)
+        go_on(batcher, table, arena, base, step, now)
     elif arena[base + R_QUEUED] > 0:
         patience_ends_ns = oldest_arrival(table, arena, base) + batcher.max_wait_ns
         if arena[base + R_QUEUED] < min(batcher.size, arena[G_MAX_NUM_SEQS]) and now < patience_ends_ns:
             turn_away(arena, base, step, rules.WAIT_SLOTS)
             arena[base + R_RETRY_NS] = patience_ends_ns
         else:
-            begin(table, arena, base, step, now)
+            begin(batcher, table, arena, base, step, now)
 
 
 @kernel
-def go_on(table, arena, base, step, now):
+def go_on(batcher, table, arena, base, step, now):
     """A token for everybody who runs, and a row for nobody in the place of each who has ended."""
     for place in range(arena[G_SCRATCH], arena[G_SCRATCH] + snapshot(arena, base)):
-        grow(table, arena, base, step, arena[place], NO_LIMIT, 0, now)
+        grow(batcher, table, arena, base, step, arena[place], NO_LIMIT, 0, now)
     for place in range(arena[base + R_ENDED]):
         at = slot_at(arena, base, arena[arena[base + R_KEPT] + place])
         arena[step + T_IDLE] += 1
@@ -58,7 +58,7 @@ def oldest_arrival(table, arena, base):
 
 
 @kernel
-def begin(table, arena, base, step, now):
+def begin(batcher, table, arena, base, step, now):
     """As many as fit when all are as long as the longest prompt and answer among them."""
     prompt = answer = count = 0
     first = last = NOBODY_IN_LINE
@@ -84,7 +84,7 @@ def begin(table, arena, base, step, now):
         if refused_by != rules.ADMITTED:
             arena[step + T_BLOCKED_BY] = refused_by
             break
-        settle_in(table, arena, base, step, -1, first, want, hit, hold, prompt - own, now)
+        settle_in(batcher, table, arena, base, step, -1, first, want, hit, hold, prompt - own, now)
         first = following
     put_back(arena, base, first)
 

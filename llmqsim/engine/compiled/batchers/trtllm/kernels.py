@@ -10,28 +10,28 @@ from llmqsim.jit import kernel
 
 
 @kernel
-def generation_first(table, arena, base, step, now):
+def generation_first(batcher, table, arena, base, step, now):
     """Generation requests, then contexts, while there is something to give."""
     count, _ = snapshot_decodes_first(arena, base)
     for place in range(arena[G_SCRATCH], arena[G_SCRATCH] + count):
         if arena[step + T_EXHAUSTED] != 0:
             break
-        grow(table, arena, base, step, arena[place], NO_LIMIT, 0, now)
+        grow(batcher, table, arena, base, step, arena[place], NO_LIMIT, 0, now)
 
 
 @kernel
 def guaranteed_no_evict(batcher, table, arena, costs, params, base, step, now):
     """Stop at the first for whose longest answer no blocks can be reserved."""
-    generation_first(table, arena, base, step, now)
-    admit_waiting(table, arena, base, step, False, True, now)
+    generation_first(batcher, table, arena, base, step, now)
+    admit_waiting(batcher, table, arena, base, step, False, True, now)
 
 
 @kernel
 def max_utilization(batcher, table, arena, costs, params, base, step, now):
     """Nobody enters in a step that paused someone."""
-    generation_first(table, arena, base, step, now)
+    generation_first(batcher, table, arena, base, step, now)
     if arena[step + T_PREEMPTED] == 0:
-        admit_waiting(table, arena, base, step, False, False, now)
+        admit_waiting(batcher, table, arena, base, step, False, False, now)
 
 
 made_of(GuaranteedNoEvict, by_rows(guaranteed_no_evict))

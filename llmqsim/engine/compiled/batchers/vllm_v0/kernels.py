@@ -37,7 +37,7 @@ def draft(batcher, table, arena, costs, params, base, step, now):
     """Chunked: all in one step. Else a step of whole prompts if any can enter, or of decodes."""
     chunked, scratch = arena[G_CHUNKED] != 0, arena[G_SCRATCH]
     swapped = arena[base + R_SWAPPED] > 0
-    if not chunked and not swapped and admit_waiting(table, arena, base, step, True, False, now):
+    if not chunked and not swapped and admit_waiting(batcher, table, arena, base, step, True, False, now):
         return
     if chunked:
         count, decodes = snapshot_decodes_first(arena, base)
@@ -47,12 +47,12 @@ def draft(batcher, table, arena, costs, params, base, step, now):
         count = snapshot(arena, base)
         sort_by_arrival(table, arena, base, scratch, scratch + count)
     for place in range(scratch, scratch + count):
-        grow(table, arena, base, step, arena[place], NO_LIMIT, batcher.spare_blocks, now)
+        grow(batcher, table, arena, base, step, arena[place], NO_LIMIT, batcher.spare_blocks, now)
     if not chunked:
         if arena[step + T_PREEMPTED] == 0:
-            bring_back(table, arena, base, step, now)
-    elif not swapped or (arena[step + T_PREEMPTED] == 0 and bring_back(table, arena, base, step, now)):
-        admit_waiting(table, arena, base, step, True, False, now)
+            bring_back(batcher, table, arena, base, step, now)
+    elif not swapped or (arena[step + T_PREEMPTED] == 0 and bring_back(batcher, table, arena, base, step, now)):
+        admit_waiting(batcher, table, arena, base, step, True, False, now)
 
 
 made_of(VllmV0, by_rows(draft))

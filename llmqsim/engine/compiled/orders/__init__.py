@@ -1,0 +1,233 @@
+"""Which ordering runs: a named tuple of its parameters within that of the batching policy, by whose type kernels are made.
+
+An ordering with fixed keys has nothing to do here: its queue is sorted once and for all (compiled/queue). One that looks
+again has a page of kernels: the key of a request as things are now, and what it does when requests join or leave the
+queue, before a step is formed and after. The faces below lead to them, as those of compiled/batchers do to a batching
+policy's. order : the named tuple; slot : of a waiting request, -1 for a new one; other arguments as in step/kernels.py.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba.extending import overload
+
+from llmqsim.engine.deployment import Deployment
+from llmqsim.policies.ordering import cache, deadline, service, size
+from llmqsim.policies.protocol import FixedKeys, OrderingTable
+from llmqsim.requests import RequestTable
+
+
+class Fixed(NamedTuple):
+    """Keys that are fixed when a request joins."""
+
+    code: int
+
+
+class Srpt(NamedTuple):
+    """Shortest remaining processing time. per_unit_ns : of a token, 0 where nobody ages."""
+
+    by_total: bool
+    per_unit_ns: float
+    re_estimate: float
+
+
+class GoodputFirst(NamedTuple):
+    """Who can still meet its SLO. decode_ns, decode_token : of a decode step, see engine/costs."""
+
+    review_steps: int
+    decode_ns: int
+    decode_token: int
+    re_estimate: float
+
+
+class Vtc(NamedTuple):
+    """Fair shares of tenants."""
+
+    prompt_weight: int
+    output_weight: int
+
+
+class LongestPrefix(NamedTuple):
+    """What is cached."""
+
+    most_waiting: int
+
+
+class Kernels(NamedTuple):
+    """What an ordering is made of, by the names of the faces below."""
+
+    key_of: Any
+    late_key_of: Any
+    joined: Any
+    left: Any
+    look_again: Any
+    catch_up: Any
+    ran: Any
+    may_stride: Any
+    strode: Any
+
+
+def _srpt(policy: size.Srpt, table: RequestTable) -> Srpt:
+    return Srpt(policy.by == "total", float(policy.per_unit_ns), float(table.re_estimate))
+
+
+def _goodput_first(policy: deadline.GoodputFirst, table: RequestTable) -> GoodputFirst:
+    return GoodputFirst(policy.review_steps, *policy.costs.decode_step_ns(policy.batch), float(table.re_estimate))
+
+
+_FORMS = {
+    size.Srpt: ("srpt", _srpt),
+    deadline.GoodputFirst: ("goodput_first", _goodput_first),
+    service.Vtc: ("vtc", lambda policy, table: Vtc(policy.prompt_weight, policy.output_weight)),
+    cache.LongestPrefix: ("longest_prefix", lambda policy, table: LongestPrefix(policy.most_waiting)),
+}
+"""ordering that looks again -> (module of its kernels, what makes its named tuple)"""
+_KERNELS: dict[type, Kernels] = {}
+
+
+def knows(ordering: Any, table: RequestTable) -> bool:
+    """Has an ordering a compiled form?"""
+    if ordering.preempts:
+        return False
+    return type(ordering) in _FORMS or (not ordering.reviews and keys_of(ordering, table) is not None)
+
+
+def keys_of(ordering: Any, table: RequestTable) -> FixedKeys | None:
+    """The keys with which requests join the queue; zeros where the ordering gives them as they come."""
+    if type(ordering) in _FORMS:
+        nothing = np.zeros(len(table), np.int64)
+        return FixedKeys(nothing, nothing, slope=0)
+    return ordering.fixed_keys(OrderingTable(table.columns()))
+
+
+def form_of(servers: Deployment, table: RequestTable) -> NamedTuple:
+    """The kernels' argument for a deployment's ordering; imports its kernels."""
+    ordering = servers.ordering
+    module, make = _FORMS.get(type(ordering), ("fixed", lambda *_: Fixed(0)))
+    import_module(f"llmqsim.engine.compiled.orders.{module}.kernels")
+    return make(ordering, table)
+
+
+def needs_times(ordering: Any) -> bool:
+    """Does it ask how long prompts take?"""
+    return isinstance(ordering, deadline.GoodputFirst)
+
+
+def tenants(order: NamedTuple, table: RequestTable) -> int:
+    """How many tenants are counted."""
+    return int(table.tenant_id.max(initial=-1)) + 1 if isinstance(order, Vtc) else 0
+
+
+def overflows(order: NamedTuple, table: RequestTable) -> bool:
+    """Could counters of tenants outgrow a word?"""
+    if not isinstance(order, Vtc):
+        return False
+    prompts, outputs = int(table.prompt_tokens.sum()), int(table.output_tokens.sum())
+    return order.prompt_weight * prompts + order.output_weight * (outputs + len(table)) >= 1 << 60
+
+
+def made_of(order: type, kernels: Kernels) -> None:
+    """A module of kernels says which they are."""
+    _KERNELS[order] = kernels
+
+
+def key_of(order, table, arena, base, row, slot, now):
+    """(level, value) of a request as things are now: policies/protocol.Ordering.key_at."""
+    return _KERNELS[type(order)].key_of(order, table, arena, base, row, slot, now)
+
+
+def late_key_of(order, table, arena, base, row, slot, now):
+    """(level, value) of one that goes to the back."""
+    return _KERNELS[type(order)].late_key_of(order, table, arena, base, row, slot, now)
+
+
+def joined(order, table, arena, base, row, slot, now):
+    """A request is about to join the queue, new or preempted."""
+    _KERNELS[type(order)].joined(order, table, arena, base, row, slot, now)
+
+
+def left(order, table, arena, base, row, entered):
+    """A request has left the queue, into a step or because it ended."""
+    _KERNELS[type(order)].left(order, table, arena, base, row, entered)
+
+
+def look_again(order, table, arena, base, now):
+    """A step is about to be formed."""
+    _KERNELS[type(order)].look_again(order, table, arena, base, now)
+
+
+def catch_up(order, table, arena, base, now):
+    """The queue is about to be read, or a step has been formed: preempted requests stand where they belong."""
+    _KERNELS[type(order)].catch_up(order, table, arena, base, now)
+
+
+def ran(order, table, arena, base, step, now):
+    """A step was formed."""
+    _KERNELS[type(order)].ran(order, table, arena, base, step, now)
+
+
+def may_stride(order, arena, base):
+    """Can steps of the group alone do without a look in between?"""
+    return _KERNELS[type(order)].may_stride(order, arena, base)
+
+
+def strode(order, arena, base, steps):
+    """So many steps of the group alone were formed."""
+    _KERNELS[type(order)].strode(order, arena, base, steps)
+
+
+@overload(key_of, inline="always")
+def _key_of(order, table, arena, base, row, slot, now):
+    kernel = _KERNELS[order.instance_class].key_of
+    return lambda order, table, arena, base, row, slot, now: kernel(order, table, arena, base, row, slot, now)
+
+
+@overload(late_key_of, inline="always")
+def _late_key_of(order, table, arena, base, row, slot, now):
+    kernel = _KERNELS[order.instance_class].late_key_of
+    return lambda order, table, arena, base, row, slot, now: kernel(order, table, arena, base, row, slot, now)
+
+
+@overload(joined, inline="always")
+def _joined(order, table, arena, base, row, slot, now):
+    kernel = _KERNELS[order.instance_class].joined
+    return lambda order, table, arena, base, row, slot, now: kernel(order, table, arena, base, row, slot, now)
+
+
+@overload(left, inline="always")
+def _left(order, table, arena, base, row, entered):
+    kernel = _KERNELS[order.instance_class].left
+    return lambda order, table, arena, base, row, entered: kernel(order, table, arena, base, row, entered)
+
+
+@overload(look_again, inline="always")
+def _look_again(order, table, arena, base, now):
+    kernel = _KERNELS[order.instance_class].look_again
+    return lambda order, table, arena, base, now: kernel(order, table, arena, base, now)
+
+
+@overload(catch_up, inline="always")
+def _catch_up(order, table, arena, base, now):
+    kernel = _KERNELS[order.instance_class].catch_up
+    return lambda order, table, arena, base, now: kernel(order, table, arena, base, now)
+
+
+@overload(ran, inline="always")
+def _ran(order, table, arena, base, step, now):
+    kernel = _KERNELS[order.instance_class].ran
+    return lambda order, table, arena, base, step, now: kernel(order, table, arena, base, step, now)
+
+
+@overload(may_stride, inline="always")
+def _may_stride(order, arena, base):
+    kernel = _KERNELS[order.instance_class].may_stride
+    return lambda order, arena, base: kernel(order, arena, base)
+
+
+@overload(strode, inline="always")
+def _strode(order, arena, base, steps):
+    kernel = _KERNELS[order.instance_class].strode
+    return lambda order, arena, base, steps: kernel(order, arena, base, steps)

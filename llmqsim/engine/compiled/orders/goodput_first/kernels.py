@@ -1,0 +1,84 @@
+"""Who can still meet its SLO goes first: GoodputFirst of policies/ordering/deadline.py in arrays."""
+
+from __future__ import annotations
+
+from llmqsim.engine.compiled.blocks.kernels import slot_of
+from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
+from llmqsim.engine.compiled.orders import GoodputFirst, Kernels, made_of
+from llmqsim.engine.compiled.orders.kernels import (
+    does_not_note_joins,
+    does_not_note_leaves,
+    does_not_note_steps,
+    sort_again,
+    strides_alone,
+    take_back_in,
+    waiting,
+    welcome,
+)
+from llmqsim.engine.costs.kernels import decode_ns
+from llmqsim.jit import kernel
+from llmqsim.policies import rules
+from llmqsim.requests import INDEX
+
+ARRIVAL = INDEX["arrival_ns"]
+CLASS_ID = INDEX["class_id"]
+PROMPT_TOKENS = INDEX["prompt_tokens"]
+MAX_TOKENS = INDEX["max_tokens"]
+PREDICTED = INDEX["predicted_tokens"]
+
+
+@kernel
+def key_of(order, table, arena, base, row, slot, now):
+    """(can it, no target, can't; cost, or arrival)."""
+    targets, prompt = arena[G_TARGETS] + table[CLASS_ID, row] * TARGETS, table[PROMPT_TOKENS, row]
+    known, generated = prompt, 0
+    if slot >= 0:
+        at = slot_of(arena, base, slot)
+        known, generated = arena[at + S_KNOWN], arena[at + S_GENERATED]
+    left = rules.remaining_tokens(table[PREDICTED, row], generated, table[MAX_TOKENS, row], order.re_estimate)
+    prefill_ns = arena[arena[G_PREFILL_NS] + known]
+    cost_ns = prefill_ns + decode_ns(order.decode_ns, order.decode_token, prompt, left)
+    return rules.goodput_key(
+        table[ARRIVAL, row], now, generated, prefill_ns, cost_ns, arena[targets + TTFT], arena[targets + E2E]
+    )
+
+
+@kernel
+def late_key_of(order, table, arena, base, row, slot, now):
+    """Behind everybody."""
+    return 3, now
+
+
+@kernel
+def look_again(order, table, arena, base, now):
+    """Every so many steps (R_MEMORY: how many had been formed at the last look)."""
+    welcome(order, table, arena, base)
+    formed = arena[base + U_STEPS] + arena[base + R_STEPS]
+    if formed - arena[base + R_MEMORY] >= order.review_steps:
+        arena[base + R_MEMORY] = formed
+        if waiting(arena, base) > 0:
+            sort_again(order, table, arena, base, now)
+
+
+@kernel
+def strode(order, arena, base, steps):
+    """The looks at nobody that there were before each of these steps."""
+    last = arena[base + U_STEPS] + arena[base + R_STEPS] - 1
+    looks = (last - arena[base + R_MEMORY]) // order.review_steps
+    arena[base + R_MEMORY] += looks * order.review_steps
+
+
+made_of(
+    GoodputFirst,
+    Kernels(
+        key_of,
+        late_key_of,
+        does_not_note_joins,
+        does_not_note_leaves,
+        look_again,
+        take_back_in,
+        does_not_note_steps,
+        strides_alone,
+        strode,
+    ),
+)
