@@ -83,7 +83,7 @@ def _compiled_split(
     reason = compiled_split.why_not(table, fleet, clients)
     if reason is not None:
         raise NotCompiled(reason)
-    cluster = compiled_split.CompiledSplitCluster(table, fleet, keep_steps)
+    cluster = compiled_split.CompiledSplitCluster(table, fleet, clients, keep_steps)
     end_ns = cluster.run(until_ns)
     table.close()
     return Finished("compiled", end_ns, cluster.gaps, cluster.usage, cluster.step_log, links=cluster.links)

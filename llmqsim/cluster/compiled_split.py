@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from llmqsim.clients import Clients
 from llmqsim.cluster.admission import refuse_unservable
 from llmqsim.cluster.fleet import DECODE, PREFILL, Fleet
 from llmqsim.cost.lower import StepCost
 from llmqsim.engine.compiled import NotCompiled
+from llmqsim.engine.compiled.clients import are_plain
 from llmqsim.engine.compiled.split import MOST_BYTES, SplitReplicas
 from llmqsim.engine.deployment import Deployment
-from llmqsim.engine.handoff import PULL
 from llmqsim.policies.batching.continuous import Continuous
 from llmqsim.policies.ordering import Fcfs
 from llmqsim.policies.placement import Split
@@ -19,7 +17,7 @@ from llmqsim.policies.preemption import RecomputeNewest
 from llmqsim.policies.routing import LeastOutstanding, RoundRobin
 from llmqsim.records import GapHistogram, LinkUsage, ReplicaUsage
 from llmqsim.registry import name_of
-from llmqsim.requests import COLUMNS, GIVEN, INDEX, HandoffTable, Outcome, RequestTable
+from llmqsim.requests import COLUMNS, GIVEN, INDEX, UNSET, HandoffTable, Outcome, RequestTable
 
 FORMS = {
     "engine.batching": ("batching", (Continuous,)),
@@ -36,27 +34,34 @@ def why_not(table: RequestTable, fleet: Fleet, clients: Clients) -> str | None:
         return "pools other than a prefill and then a decode pool"
     if type(fleet.placement) is not Split:
         return f"placement '{name_of('placement', fleet.placement)}'"
-    if fleet.placement.is_conditional:
-        return "placement 'split' with a condition"
-    if fleet.terms.transfer != PULL:
-        return f"handoff.transfer '{fleet.terms.transfer}'"
-    if fleet.terms.lease_ns is not None:
-        return "handoff.lease"
     for pool in fleet.pools:
         if reason := _strange_pool(pool.deployment):
             return f"pools.{pool.name}.{reason}"
     if not fleet.pools[0].deployment.admission.open:
         return f"admission '{name_of('admission', fleet.pools[0].deployment.admission)}'"
-    if clients.loops or clients.max_in_flight is not None or clients.timeout_ns is not None:
-        return "pools with clients that wait for answers or give up"
+    if clients.retries is not None:
+        return "clients that try again"
+    if not are_plain(table, clients):
+        return "pools with clients other than one closed loop, or an open one without a cap and time-outs"
+    least, early = _condition(fleet)
+    if clients.loops and least and not (early or fleet.terms.pushes):
+        return "placement 'split' with a condition for a closed loop, where handoff.transfer is 'pull'"
     if table.prefixes is not None:
         return "pools with prompts that share prefixes"
-    if np.any(table.intended_ns[1:] < table.intended_ns[:-1]):
-        return "requests that are not in the order of their due times"
-    replicas = sum(pool.deployment.replicas for pool in fleet.pools)
-    if SplitReplicas.words(len(table), replicas) * 8 > MOST_BYTES:
+    if SplitReplicas.words(len(table), tuple(pool.deployment for pool in fleet.pools)) * 8 > MOST_BYTES:
+        replicas = sum(pool.deployment.replicas for pool in fleet.pools)
         return f"{len(table):,} requests over {replicas:,} replicas in pools, which need too much memory"
     return None
+
+
+def _condition(fleet: Fleet) -> tuple[int, bool]:
+    """The shortest prompt that goes to the prefill pool, tokens, and whether placement asks for a decode replica first.
+
+    Where no prompts share prefixes nothing of an arriving one is cached, so that all conditions are ones of length.
+    """
+    placement = fleet.placement
+    early = placement.min_uncached_tokens > 0 or placement.min_uncached_share > 0
+    return max(placement.min_prompt_tokens, placement.min_uncached_tokens), early
 
 
 def _strange_pool(servers: Deployment) -> str | None:
@@ -74,13 +79,13 @@ def _strange_pool(servers: Deployment) -> str | None:
 class CompiledSplitCluster:
     """One run's machinery, with the same face as Cluster. Raises NotCompiled from `run` with the table as it was."""
 
-    def __init__(self, table: RequestTable, fleet: Fleet, keep_steps: bool = False):
+    def __init__(self, table: RequestTable, fleet: Fleet, clients: Clients, keep_steps: bool = False):
         self.table = table
         self.gaps = GapHistogram(len(table.classes))
         self.usage: tuple[ReplicaUsage, ...] = ()
         self.links: tuple[LinkUsage, ...] = ()
         self.step_log: list[tuple] | None = [] if keep_steps else None
-        self._fleet = fleet
+        self._fleet, self._clients = fleet, clients
         refuse_unservable(table, fleet)
 
     def run(self, until_ns: int | None = None) -> int:
@@ -91,7 +96,10 @@ class CompiledSplitCluster:
         self.table.open_rows(len(self.table))
         self.table.handoffs = HandoffTable(len(self.table))
         lane = fleet.lanes[tuple(pool.name for pool in fleet.pools)]
-        replicas = SplitReplicas(self.table, pools, fleet.terms, fleet.link, lane, in_turn, self.step_log is not None)
+        keep_steps = self.step_log is not None
+        replicas = SplitReplicas(
+            self.table, pools, fleet.terms, fleet.link, lane, in_turn, _condition(fleet), self._clients, keep_steps
+        )
         if lacking := replicas.run(until_ns):
             self._undo()
             raise NotCompiled(lacking)
@@ -108,6 +116,8 @@ class CompiledSplitCluster:
         """Take back what the run wrote."""
         self.table.handoffs = None
         self.table.unpack()
+        if self._clients.loops:
+            self.table.data[[INDEX["arrival_ns"], INDEX["intended_ns"]]] = UNSET
         for column in COLUMNS:
             if column.name not in GIVEN and column.name not in ("outcome", "reason"):
                 self.table.data[INDEX[column.name]] = column.start

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
 from hypothesis import strategies as st
 
 from llmqsim import registry
-from llmqsim.clients import Clients
+from llmqsim.clients import Clients, Loop
 from llmqsim.cluster.cluster import Cluster
 from llmqsim.cluster.fleet import DECODE, PREFILL, Fleet, Pool
 from llmqsim.cost import lower
 from llmqsim.engine.handoff import HandoffTerms
 from llmqsim.kv.transfer import KvLane, KvLink
 from llmqsim.options import HostCost
-from llmqsim.requests import RequestTable
+from llmqsim.requests import INDEX, UNSET, RequestTable
 from tests.laws.cases import GRID_NS, RECOMPUTE, Case
 from tests.support import deployment
 
@@ -39,10 +40,25 @@ class SplitCase:
     host_ns: tuple[int, int] = (0, 0)
     groups: tuple[tuple[int, int], ...] = ()
     timeout_ns: int | None = None
+    loop: tuple[int, int, int | None] | None = None
+    """clients of a closed loop, ns over which they start, ns at which they stop; None: an open loop"""
+    pauses_ns: tuple[int, int] = (0, 0)
+    """turnaround and longest think time of its clients"""
 
     def table(self) -> RequestTable:
         """A fresh table."""
-        return Case(self.requests, self.decode, self.step, self.host_ns, self.groups).table()
+        table = Case(self.requests, self.decode, self.step, self.host_ns, self.groups).table()
+        if self.loop is not None:
+            table.data[[INDEX["arrival_ns"], INDEX["intended_ns"]]] = UNSET
+            table.data[INDEX["think_ns"]] = np.arange(len(table)) % 3 * self.pauses_ns[1] // 2
+        return table
+
+    def clients(self) -> Clients:
+        """Who sends the requests."""
+        if self.loop is None:
+            return Clients(timeout_ns=self.timeout_ns)
+        clients, ramp_up, stop = self.loop
+        return Clients((Loop(np.arange(len(self.requests)), clients, ramp_up, stop),), turnaround_ns=self.pauses_ns[0])
 
     def fleet(self) -> Fleet:
         """Both pools."""
@@ -58,8 +74,7 @@ class SplitCase:
 
     def run(self, table: RequestTable | None = None, until_ns: int | None = None) -> Cluster:
         """Simulate to the end."""
-        clients = Clients(timeout_ns=self.timeout_ns)
-        cluster = Cluster(table or self.table(), self.fleet(), keep_steps=True, clients=clients)
+        cluster = Cluster(table or self.table(), self.fleet(), keep_steps=True, clients=self.clients())
         cluster.run(until_ns)
         return cluster
 

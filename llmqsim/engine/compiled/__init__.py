@@ -13,8 +13,7 @@ import numpy as np
 
 from llmqsim import jit
 from llmqsim.clients import Loop
-from llmqsim.cost.kernels import AXES
-from llmqsim.engine.compiled import batchers, orders, victims
+from llmqsim.engine.compiled import batchers, orders, read, victims
 from llmqsim.engine.compiled import layout as at
 from llmqsim.engine.compiled.clients import Crowd
 from llmqsim.engine.compiled.prefix import Keys, number_keys
@@ -416,46 +415,13 @@ class Replicas:
 
     def usage(self, index: int) -> ReplicaUsage:
         """What one replica did."""
-        words = self.arena[self._base(index) :][: at.REPLICA].tolist()
-        outside = dict(zip(AXES, words[at.U_OUTSIDE :], strict=False))
-
-        def integral(word: int) -> int:
-            return words[word] * at.LIMB + words[word + 1]
-
-        return ReplicaUsage(
-            steps=words[at.U_STEPS],
-            busy_ns=integral(at.U_BUSY),
-            cut_ns=words[at.U_CUT],
-            tokens=words[at.U_TOKENS],
-            recomputed_tokens=words[at.U_RECOMPUTED],
-            wasted_rows=words[at.U_WASTED],
-            aborted_tokens=words[at.U_ABORTED],
-            cached_tokens=words[at.U_CACHED],
-            loaded_tokens=words[at.U_LOADED],
-            padded_tokens=words[at.U_PADDED],
-            preemptions=words[at.U_PREEMPTIONS],
-            swapped_blocks=words[at.U_SWAPPED_BLOCKS],
-            swap_refused=words[at.U_SWAP_REFUSED],
-            running_ns=integral(at.U_RUNNING),
-            waiting_ns=integral(at.U_WAITING),
-            kv_block_ns=integral(at.U_BLOCKS),
-            running_peak=words[at.U_RUNNING_PEAK],
-            waiting_peak=words[at.U_WAITING_PEAK],
-            kv_blocks_peak=words[at.U_BLOCKS_PEAK],
-            requests=words[at.U_REQUESTS],
-            end_ns=words[at.U_END_NS],
-            outside={axis: count for axis, count in outside.items() if count},
-        )
+        return read.usage(self.arena[self._base(index) :][: at.REPLICA], at)
 
     def gaps(self) -> GapHistogram:
         """Gaps between tokens, by class."""
         classes = len(self._table.classes)
-        histogram = GapHistogram(classes)
-        histogram.counts[:] = self.arena[self._place["gaps"] :][: classes * GAP_BINS].reshape(classes, GAP_BINS)
-        sums = self.arena[self._place["sums"] :][: classes * 3].reshape(classes, 3).tolist()
-        histogram.sum_ns = [high * at.LIMB + low for high, low, _ in sums]
-        histogram.max_ns = [largest for _, _, largest in sums]
-        return histogram
+        counts = self.arena[self._place["gaps"] :][: classes * GAP_BINS]
+        return read.gaps(counts, self.arena[self._place["sums"] :][: classes * 3])
 
     def log(self) -> list[tuple]:
         """Every step, in the order in which they ended; of steps that ended together, the one waited for longest."""

@@ -9,19 +9,26 @@ from __future__ import annotations
 import numpy as np
 
 from llmqsim import jit
-from llmqsim.cost.kernels import AXES
+from llmqsim.clients import Clients
 from llmqsim.cost.lower import StepCost
+from llmqsim.engine import handoff
+from llmqsim.engine.compiled import read
 from llmqsim.engine.compiled.split import layout as at
 from llmqsim.engine.deployment import Deployment
-from llmqsim.engine.handoff import FROM_DECODE, HandoffTerms
+from llmqsim.engine.handoff import HandoffTerms
 from llmqsim.errors import InvariantError
 from llmqsim.kv.pool import KvPool
 from llmqsim.kv.transfer import KvLane, KvLink
 from llmqsim.records import GAP_BINS, GapHistogram, LinkUsage, ReplicaUsage
-from llmqsim.requests import INDEX, Outcome, RequestTable
+from llmqsim.requests import INDEX, Handoff, Outcome, RequestTable
 from llmqsim.units import to_ns
 
-LIMB = 1 << 60
+TRANSFERS = {handoff.PULL: at.PULL, handoff.PUSH: at.PUSH, handoff.LAYERWISE: at.LAYERWISE}
+FIRST_TOKENS = {
+    handoff.FROM_DECODE: at.FROM_DECODE,
+    handoff.FROM_PREFILL: at.FROM_PREFILL,
+    handoff.WITH_KV: at.WITH_KV,
+}
 LOG_ROWS = 1 << 16
 LOG_COLUMNS = 8
 MOST_BYTES = 2 << 30
@@ -40,8 +47,18 @@ MARKS = {
 """columns of the table that the state holds as they are"""
 
 
+def nodes(pool: Deployment, rows: int) -> int:
+    """Most nodes of a replica's free blocks: each run has a block, and there is one between runs that have an owner."""
+    usable = KvPool(pool.kv_blocks, pool.options.block_size).usable_blocks
+    return min(usable, 2 * rows + 1) + 2
+
+
 class SplitReplicas:
-    """All replicas of a run with one prefill and one decode pool. `run` mutates the table; the rest reads the arena."""
+    """All replicas of a run with one prefill and one decode pool. `run` mutates the table; the rest reads the arena.
+
+    in_turn : of each pool, is its router round robin? condition : of the placement, the shortest prompt (tokens) that is
+    computed at the prefill pool, and whether the decode replica is chosen on arrival.
+    """
 
     def __init__(
         self,
@@ -51,9 +68,12 @@ class SplitReplicas:
         link: KvLink,
         lane: KvLane,
         in_turn: tuple[bool, bool],
+        condition: tuple[int, bool],
+        clients: Clients,
         keep_steps: bool,
     ):
         self._table = table
+        self._loop = clients.loops[0] if clients.loops else None
         self._pools = pools
         self._terms = terms
         self._link = link
@@ -64,7 +84,9 @@ class SplitReplicas:
         self._log = np.zeros((LOG_ROWS if keep_steps else 1, LOG_COLUMNS), dtype=np.int64)
         self._state = self._requests(table)
         self.arena = np.zeros(self._layout(rows, classes), dtype=np.int64)
-        self._set_globals(lane, in_turn, keep_steps)
+        self._set_globals(lane, in_turn, condition, keep_steps)
+        if self._loop is not None:
+            self._set_turns(clients.turnaround_ns)
         for index in range(sum(self._counts)):
             self._set_replica(index, pools[index >= self._counts[0]], decodes=index >= self._counts[0])
 
@@ -84,10 +106,11 @@ class SplitReplicas:
         replicas = sum(self._counts)
         self._slots = [min(pool.options.max_num_seqs, max(1, rows)) for pool in self._pools]
         slots = max(self._slots)
-        self._step = at.STEP + slots + rows
-        sizes = {"links": at.LINK * max(1, replicas), "gap_sums": 3 * classes}
-        sizes |= dict.fromkeys(("sent", "answered", "onward", "transfers"), 2 * rows)
-        sizes |= {"asked": rows, "go_on": rows}
+        self._step = at.STEP + slots + rows + 2 * slots * self._terms.pushes
+        clients = self._loop.clients if self._loop else 0
+        sizes = {"links": at.LINK * max(1, replicas), "gap_sums": 3 * classes, "turns": 2 * clients, "due": clients}
+        sizes |= dict.fromkeys(("sent", "answered", "onward", "leases", "later"), 2 * rows)
+        sizes |= dict.fromkeys(("asked", "go_on", "chunks"), rows)
         self._place, end = {}, at.GLOBALS
         for name, words in sizes.items():
             self._place[name] = end
@@ -95,6 +118,7 @@ class SplitReplicas:
         self._parts, stride = {}, at.REPLICA
         parts = {"STEP": 2 * self._step, "RUN": slots}
         parts |= dict.fromkeys(("HEAP", "FRESH_ROWS", "STACK", "INCOMING_ROWS", "TO_BEGIN_ROWS"), rows)
+        parts["NODES"] = max(nodes(pool, rows) for pool in self._pools) * at.NODE
         for name, words in parts.items():
             self._parts[name] = stride
             stride += words
@@ -102,11 +126,23 @@ class SplitReplicas:
         return end + stride * replicas
 
     @staticmethod
-    def words(rows: int, replicas: int) -> int:
+    def words(rows: int, pools: tuple[Deployment, ...]) -> int:
         """About how many words a run of this size needs."""
-        return rows * (at.S_WORDS + 10 + 8 * replicas)
+        most = max(nodes(pool, rows) for pool in pools) * at.NODE
+        return rows * (at.S_WORDS + 14) + sum(pool.replicas for pool in pools) * (8 * rows + most)
 
-    def _set_globals(self, lane: KvLane, in_turn: tuple[bool, bool], keep_steps: bool) -> None:
+    def _set_turns(self, turnaround_ns: int) -> None:
+        """Clients of the closed loop begin, in order of time: a heap already."""
+        loop, place = self._loop, self._place["turns"]
+        self.arena[[at.G_CLOSED, at.G_TURNS_SIZE, at.G_TURNAROUND_NS]] = 1, loop.clients, turnaround_ns
+        self.arena[at.G_STOP_NS] = at.NEVER if loop.stop_ns is None else loop.stop_ns
+        for client in range(loop.clients):
+            starts_ns = client * loop.ramp_up_ns // loop.clients
+            self.arena[place + 2 * client : place + 2 * client + 2] = starts_ns, client
+
+    def _set_globals(
+        self, lane: KvLane, in_turn: tuple[bool, bool], condition: tuple[int, bool], keep_steps: bool
+    ) -> None:
         place, link, terms = self._place, self._link, self._terms
         decode = self._pools[1]
         share = terms.waiting_share
@@ -116,24 +152,22 @@ class SplitReplicas:
             at.G_PREFILLS: self._counts[0],
             at.G_ROWS: len(self._table),
             at.G_CLASSES: len(self._table.classes),
-            at.G_GAP_SUMS: place["gap_sums"],
-            at.G_FIRST_TOKEN_HERE: terms.first_token != FROM_DECODE,
+            at.G_TRANSFER: TRANSFERS[terms.transfer],
+            at.G_FIRST_TOKEN: FIRST_TOKENS[terms.first_token],
+            at.G_LEAST_PROMPT: condition[0],
+            at.G_CHOOSES_EARLY: condition[1] or terms.pushes,
+            at.G_LEASE_NS: at.NEVER if terms.lease_ns is None else terms.lease_ns,
             at.G_RESERVE_BLOCKS: -(-terms.reserve_tokens // decode.options.block_size),
             at.G_MOST_WAITING: -1 if share is None else int(share * usable),
             at.G_BLOCK_BYTES: lane.block_bytes,
             at.G_LANE_BYTES: lane.lane_bytes,
             at.G_FRAGMENTS: lane.fragments,
+            at.G_LAYERS: lane.layers,
             at.G_BYTES_PER_US: link.bytes_per_us,
             at.G_PER_FRAGMENT_NS: link.per_fragment_ns,
             at.G_LATENCY_NS: link.latency_ns,
             at.G_SHARED: link.shared,
-            at.G_LINKS: place["links"],
-            at.G_SENT: place["sent"],
-            at.G_ANSWERED: place["answered"],
-            at.G_ONWARD: place["onward"],
-            at.G_TRANSFERS: place["transfers"],
-            at.G_ASKED: place["asked"],
-            at.G_GO_ON: place["go_on"],
+            **{getattr(at, f"G_{name.upper()}"): first for name, first in place.items()},
             at.G_LOG_ROWS: LOG_ROWS if keep_steps else 0,
             at.G_FIRST_REPLICA: self._first,
             at.G_STRIDE: self._stride,
@@ -163,14 +197,20 @@ class SplitReplicas:
             at.R_WATERMARK: servers.watermark_blocks,
             at.R_IN_FLIGHT: options.in_flight,
             at.R_CACHING: options.enable_prefix_caching and servers.kv_blocks is not None,
+            at.R_UNHASHED_FIRST: options.unhashed_blocks_first,
+            at.R_NODES_USED: 1,
             at.R_COLD_STEPS: servers.cold_steps,
             at.R_COLD_STEP_NS: to_ns(servers.host.cold_step_s),
             at.R_STEP_WORDS: self._step,
             at.R_LOADS_AT: at.STEP + max(self._slots),
+            at.R_ENDS_AT: self._step - 2 * max(self._slots) if self._terms.pushes and not decodes else 0,
             **{getattr(at, f"R_{name}"): base + offset for name, offset in self._parts.items()},
         }
         for word, value in values.items():
             self.arena[base + word] = value
+        ends, run = self.arena[base + self._parts["NODES"] :][: 2 * at.NODE].reshape(2, at.NODE)
+        ends[[at.N_NEXT, at.N_PREV]] = 1  # one run that holds nothing
+        run[[at.N_OWNER, at.N_COUNT]] = at.OF_NOBODY, usable
 
     def _base(self, index: int) -> int:
         return self._first + index * self._stride
@@ -187,15 +227,20 @@ class SplitReplicas:
         limit = at.NEVER - 1 if until_ns is None else until_ns
         while True:
             code = kernels.run(
-                self._table.data, self._table.handoffs.data, self.arena, self._state, self._gaps, self._log, *tables, limit
+                self._table.data,
+                self._table.handoffs.data,
+                self.arena,
+                self._state,
+                self._gaps,
+                self._log,
+                *tables,
+                limit,
             )
             logged = int(self.arena[at.G_LOGGED])
             self._logs.append(self._log[:logged].copy())
             self.arena[at.G_LOGGED] = 0
             if code == at.DONE:
                 return None
-            if code == at.PREEMPTS:
-                return "a request is preempted with engine.enable_prefix_caching in pools"
             if code == at.TOO_LONG:
                 return f"a step takes more than {at.LONGEST_STEP:,} ns, or the clock passes {at.LAST_TIME:,} ns"
             if code == at.STUCK:
@@ -207,52 +252,31 @@ class SplitReplicas:
 
         kernels.close(self.arena, self._state, now_ns)
         state, data = self._state, self._table.data
-        sent = self._table.arrival_ns >= 0
-        sent &= self._table.handoffs.handoff > 0
         for name, word in MARKS.items():
-            np.copyto(data[INDEX[name]], state[:, word], where=sent)
+            data[INDEX[name]] = state[:, word]
         after = [int(self.arena[at.G_AFTER_NS + pool]) for pool in range(2)]
-        here = bool(self.arena[at.G_FIRST_TOKEN_HERE])
         first, finish = state[:, at.S_FIRST_TOKEN_NS], state[:, at.S_FINISH_NS]
-        alone = self._table.replica < 0  # never sent on: it ended, or still is, where its prompt is computed
-        data[INDEX["first_token_ns"]] = np.where(sent & (first >= 0), first + after[0 if here else 1], -1)
-        data[INDEX["finish_ns"]] = np.where(sent & (finish >= 0), finish + np.where(alone, *after), -1)
-        np.copyto(data[INDEX["outcome"]], int(Outcome.COMPLETED), where=sent & (finish >= 0))
+        early = self._table.handoffs.handoff == Handoff.ENDED
+        told_early = early
+        if self._terms.first_token == handoff.FROM_PREFILL:
+            told_early = self._table.handoffs.prefill_replica >= 0
+        data[INDEX["first_token_ns"]] = np.where(first >= 0, first + np.where(told_early, *after), -1)
+        data[INDEX["finish_ns"]] = np.where(finish >= 0, finish + np.where(early, *after), -1)
+        np.copyto(data[INDEX["outcome"]], int(Outcome.COMPLETED), where=finish >= 0)
 
     # What is left behind.
 
     @property
     def now_ns(self) -> int:
-        """The last instant in which anything happened."""
-        return int(self.arena[at.G_NOW])
+        """When the run ended: the last instant in which anything happened but the end of a lease."""
+        if self._terms.lease_ns is None:
+            return int(self.arena[at.G_NOW])
+        ends = (int(self.arena[self._base(index) + at.U_END_NS]) for index in range(sum(self._counts)))
+        return max(int(self.arena[at.G_LAST_CLIENT_NS]), *ends)
 
     def usage(self, index: int) -> ReplicaUsage:
         """What one replica did."""
-        words = self.arena[self._base(index) :][: at.REPLICA].tolist()
-        outside = dict(zip(AXES, words[at.U_OUTSIDE :], strict=False))
-
-        def integral(word: int) -> int:
-            return words[word] * LIMB + words[word + 1]
-
-        return ReplicaUsage(
-            steps=words[at.U_STEPS],
-            busy_ns=integral(at.U_BUSY),
-            cut_ns=words[at.U_CUT],
-            tokens=words[at.U_TOKENS],
-            recomputed_tokens=words[at.U_RECOMPUTED],
-            wasted_rows=words[at.U_WASTED],
-            padded_tokens=words[at.U_PADDED],
-            preemptions=words[at.U_PREEMPTIONS],
-            running_ns=integral(at.U_RUNNING),
-            waiting_ns=integral(at.U_WAITING),
-            kv_block_ns=integral(at.U_BLOCKS),
-            running_peak=words[at.U_RUNNING_PEAK],
-            waiting_peak=words[at.U_WAITING_PEAK],
-            kv_blocks_peak=words[at.U_BLOCKS_PEAK],
-            requests=words[at.U_REQUESTS],
-            end_ns=words[at.U_END_NS],
-            outside={axis: count for axis, count in outside.items() if count},
-        )
+        return read.usage(self.arena[self._base(index) :][: at.REPLICA], at)
 
     def links(self) -> tuple[LinkUsage, ...]:
         """What each link did that carried anything, by name."""
@@ -267,14 +291,9 @@ class SplitReplicas:
     def gaps(self) -> GapHistogram:
         """Gaps between tokens, by class."""
         classes = len(self._table.classes)
-        histogram = GapHistogram(classes)
-        histogram.counts[:] = self._gaps
-        sums = self.arena[self._place["gap_sums"] :][: classes * 3].reshape(classes, 3).tolist()
-        histogram.sum_ns = [high * LIMB + low for high, low, _ in sums]
-        histogram.max_ns = [largest for _, _, largest in sums]
-        return histogram
+        sums = self.arena[self._place["gap_sums"] :][: classes * 3]
+        return read.gaps(self._gaps, sums)
 
     def log(self) -> list[tuple]:
-        """Every step, in the order in which they ended; of steps that ended together, the one that began first."""
-        rows = np.concatenate(self._logs) if self._logs else np.zeros((0, LOG_COLUMNS), dtype=np.int64)
-        return list(map(tuple, rows[np.lexsort((rows[:, 0], rows[:, 1], rows[:, 2]))].tolist()))
+        """Every step, in the order in which they ended."""
+        return list(map(tuple, np.concatenate(self._logs).tolist()))
