@@ -74,6 +74,21 @@ def close_ranks(arena, state, at):
 
 
 @kernel
+def leaves(arena, state, at, row, now):
+    """A token was delivered: does its request leave, with all of them, or with its prompt computed for another replica?"""
+    ends = state[row, S_GENERATED] == state[row, S_OUTPUT]
+    if arena[at + R_DECODES] != 0:
+        if ends:
+            end_request(arena, state, at, row, now)
+        return ends
+    if ends and arena[G_FIRST_TOKEN] != FROM_DECODE:
+        end_request(arena, state, at, row, now)
+    else:
+        lend(arena, state, at, row, now)
+    return True
+
+
+@kernel
 def commit(arena, state, gaps, log, params, at):
     """The oldest step ends: its tokens are delivered, and who has all of them leaves. Returns where its rows lie."""
     step = step_at(arena, at, 0)
@@ -104,16 +119,7 @@ def commit(arena, state, gaps, log, params, at):
             state[row, S_FIRST_TOKEN_NS] = now
         state[row, S_LAST_NS] = now
         state[row, S_GENERATED] += 1
-        if decodes:
-            if state[row, S_GENERATED] == state[row, S_OUTPUT]:
-                end_request(arena, state, at, row, now)
-                left += 1
-        else:
-            left += 1
-            if state[row, S_OUTPUT] == 1 and arena[G_FIRST_TOKEN] != FROM_DECODE:
-                end_request(arena, state, at, row, now)
-            else:
-                lend(arena, state, at, row, now)
+        left += leaves(arena, state, at, row, now)
     count_gaps(arena, gaps, class_id, same_gap, times)
     arena[step + T_LEFT] = left
     if left > 0:
