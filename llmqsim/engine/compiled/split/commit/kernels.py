@@ -74,18 +74,13 @@ def close_ranks(arena, state, at):
 
 
 @kernel
-def leaves(arena, state, at, row, now):
-    """A token was delivered: does its request leave, with all of them, or with its prompt computed for another replica?"""
+def leave(arena, state, at, row, now):
+    """A request has all its tokens, or its prompt is computed for another replica."""
     ends = state[row, S_GENERATED] == state[row, S_OUTPUT]
-    if arena[at + R_DECODES] != 0:
-        if ends:
-            end_request(arena, state, at, row, now)
-        return ends
-    if ends and arena[G_FIRST_TOKEN] != FROM_DECODE:
+    if ends and (arena[at + R_DECODES] != 0 or arena[G_FIRST_TOKEN] != FROM_DECODE):
         end_request(arena, state, at, row, now)
     else:
         lend(arena, state, at, row, now)
-    return True
 
 
 @kernel
@@ -119,7 +114,9 @@ def commit(arena, state, gaps, log, params, at):
             state[row, S_FIRST_TOKEN_NS] = now
         state[row, S_LAST_NS] = now
         state[row, S_GENERATED] += 1
-        left += leaves(arena, state, at, row, now)
+        if not decodes or state[row, S_GENERATED] == state[row, S_OUTPUT]:
+            leave(arena, state, at, row, now)
+            left += 1
     count_gaps(arena, gaps, class_id, same_gap, times)
     arena[step + T_LEFT] = left
     if left > 0:
