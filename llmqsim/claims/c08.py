@@ -22,7 +22,7 @@ def measure(setting: Setting) -> list[Figure]:
     for load, published in LOADS.items():
         setting.announce(f"C08: {load:g} times saturation")
         sets = {SLOTS: slots, RATE: load * carried, REQUESTS: round(seconds * load * carried)}
-        seeds = setting.seeds(setting.size(2, 1))
+        seeds = setting.seeds(1)
         fcfs, learned, oracle = (
             np.array([_per_token_s(setting, variant, sets, seed) for seed in seeds]) for variant in (None, "learned", "oracle")
         )

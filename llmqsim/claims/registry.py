@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from llmqsim.claims import c01, c02, c03, c04, c05, c06, c08, c09, c10, c11, distserve
+from llmqsim.claims import c01, c02, c03, c04, c05, c06, c08, c09, c10, c11, c12, distserve
 from llmqsim.claims.figure import Figure, Setting
 
 CLAIMS: dict[str, Callable[[Setting], list[Figure]]] = {
@@ -18,6 +18,7 @@ CLAIMS: dict[str, Callable[[Setting], list[Figure]]] = {
     "C09": c09.measure,
     "C10": c10.measure,
     "C11": c11.measure,
+    "C12": c12.measure,
     "DistServe": distserve.measure,
 }
 """in the order in which they are run and listed"""
