@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from llmqsim import terminal
-from llmqsim.files import check_outputs
+from llmqsim.files import check_outputs, write_text
 
 EXIT_OK = 0
 
@@ -30,16 +30,17 @@ def add_commands(commands) -> None:
     parser.add_argument("--reduced", action="store_true", help="smaller runs, as for CI")
     parser.add_argument("--seed", default="0", metavar="N", help="of the runs (0)")
     parser.add_argument("--json", metavar="OUT", help="write them as JSON")
+    parser.add_argument("--markdown", metavar="OUT.md", help="write them as a page, such as docs/claims.md")
     parser.set_defaults(command=_claims)
 
 
 def _claims(arguments: argparse.Namespace) -> int:
     from llmqsim.claims import claims
     from llmqsim.cli_planner import whole
-    from llmqsim.report import claims_screen, files
+    from llmqsim.report import claims_page, claims_screen, files
 
     inputs = [*Path(arguments.folder).glob("*.yaml"), *([arguments.bands] if arguments.bands else [])]
-    check_outputs({"--json": arguments.json}, inputs)
+    check_outputs({"--json": arguments.json, "--markdown": arguments.markdown}, inputs)
     only = [name.strip() for name in (arguments.only or "").split(",") if name.strip()]
     progress = _Progress()
     try:
@@ -50,6 +51,8 @@ def _claims(arguments: argparse.Namespace) -> int:
         progress.end()
     if arguments.json is not None:
         files.write_json(told, arguments.json)
+    if arguments.markdown is not None:
+        write_text(arguments.markdown, claims_page.page(told))
     print(terminal.plain(claims_screen.screen(told)))
     return EXIT_OK
 

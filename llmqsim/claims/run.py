@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from llmqsim.claims.bands import Band, check_known, holds, read_bands
 from llmqsim.claims.figure import Figure, Setting
 from llmqsim.claims.registry import CLAIMS
 from llmqsim.errors import UserError, or_known
+from llmqsim.files import read_bytes
 from llmqsim.version import __version__
 
 FOLDER = "scenarios/claims"
@@ -33,7 +35,7 @@ def claims(
 
     only : ids, all of them if empty. folder : of the scenarios. bands : file of the bands; None for the checkout's own,
     without which nothing is judged, which the notes say. reduced : at the size for CI. announce : hears of progress.
-    Returns version, seed, reduced, notes, and claims: a mapping for each check with id, check, published, simulated (mean
+    Returns version, seed, reduced, notes, about (what each scenario's header says), and claims: a mapping for each check with id, check, published, simulated (mean
     over seeds), low, high, holds (None where there is no band), assumption, and reason where it does not hold.
     Raises UserError.
     """
@@ -49,15 +51,25 @@ def claims(
     if unknown := [name for name in limits if name not in CLAIMS]:
         raise UserError(*(f"{path}: there is no claim '{name}'{or_known(name, CLAIMS)}" for name in unknown))
     setting = Setting(folder, reduced, seed, announce)
-    lines = []
+    lines, about = [], {}
     for name in chosen:
+        about[name] = header(folder / f"{name.lower()}.yaml")
         announce(name)
         figures = CLAIMS[name](setting)
         mine = limits.get(name, {})
         check_known(path, name, mine, [figure.check for figure in figures])
         lines += [_line(name, figure, mine.get(figure.check)) for figure in figures]
     notes = [NO_BANDS.format(path=path)] if missing else []
-    return {"version": __version__, "seed": seed, "reduced": reduced, "notes": notes, "claims": lines}
+    told = {"version": __version__, "seed": seed, "reduced": reduced, "notes": notes, "about": about}
+    return {**told, "claims": lines}
+
+
+def header(path: str | os.PathLike[str]) -> str:
+    """The comment that a scenario begins with, as one paragraph, without the claim's name. Raises DataError."""
+    text = read_bytes(path, "the scenario of a claim").decode("utf-8", "replace")
+    lines = takewhile(lambda line: line.startswith("#"), text.splitlines())
+    words = " ".join(line.lstrip("# ") for line in lines)
+    return words.partition(". ")[2] if words.lower().startswith(Path(path).stem.lower()) else words
 
 
 def _chosen(only: Sequence[str]) -> list[str]:

@@ -24,12 +24,15 @@ def screen(told: dict[str, Any]) -> str:
             lines += _indented(f"rests on: {line['assumption']}")
         if line["holds"] is False:
             lines += _indented(f"why not: {line['reason']}")
-    judged = [line["holds"] for line in told["claims"] if line["holds"] is not None]
     size = " (reduced size)" if told["reduced"] else ""
-    answer = (
-        f"{sum(judged)} of {len(judged)} checks hold{size}, {len(told['claims']) - len(judged)} are told without a band"
-    )
-    return "\n".join([*lines, "", answer, *told["notes"]])
+    return "\n".join([*lines, "", f"{answer(told)}{size}", *told["notes"]])
+
+
+def answer(told: dict[str, Any]) -> str:
+    """How many hold."""
+    judged = [line["holds"] for line in told["claims"] if line["holds"] is not None]
+    rest = len(told["claims"]) - len(judged)
+    return f"{sum(judged)} of {len(judged)} checks hold, {rest} are told without a band"
 
 
 def row(line: dict[str, Any]) -> tuple[str, ...]:

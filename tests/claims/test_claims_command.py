@@ -46,6 +46,32 @@ def test_a_figure_outside_its_band_stands_there_with_the_reason(tmp_path, monkey
     assert "DOES NOT HOLD" in said.out and "one seed is off" in said.out and "1 of 2 checks hold" in said.out
 
 
+def test_the_page_shows_every_check_with_what_it_rests_on(tmp_path):
+    """docs/claims.md is this page of all claims: its part on C04 is what the command writes now."""
+    _, told = asked(tmp_path, "--only", "C04", "--markdown", tmp_path / "page.md")
+    page = (tmp_path / "page.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("| ")]
+    assert len(rows) == 2 + len(told["claims"])
+    for line, shown in zip(told["claims"], rows[2:], strict=True):
+        mark = shown.split("|")[-2].strip()
+        assert line["check"] in shown and f"- {mark}: {line['assumption']}." in page
+    section = page[page.index("## C04") :].rstrip("\n")
+    assert section in (ROOT / "docs" / "claims.md").read_text(encoding="utf-8")
+
+
+def test_the_page_says_why_a_check_does_not_hold(tmp_path, monkeypatch):
+    figures = [
+        Figure("off", 3.0, None, "one", "a reason"),
+        *(Figure(f"told {i}", i, None, f"text {i}") for i in range(30)),
+    ]
+    monkeypatch.setitem(running.CLAIMS, "C04", lambda setting: figures)
+    (tmp_path / "bands.yaml").write_text("C04: {'off': [null, 2.5]}")
+    asked(tmp_path, "--only", "C04", "--bands", tmp_path / "bands.yaml", "--markdown", tmp_path / "page.md")
+    page = (tmp_path / "page.md").read_text(encoding="utf-8")
+    assert "**does not hold**" in page and "**off** does not hold: a reason." in page
+    assert "- z: text 24." in page and "- ae: text 29." in page
+
+
 def test_without_the_checkouts_bands_nothing_is_judged_and_that_is_said(tmp_path):
     shutil.copytree(FOLDER, tmp_path / "scenarios" / "claims")
     said = llmqsim(
