@@ -58,6 +58,7 @@ def deployment(
     order: dict | None = None,
     route: dict | None = None,
     signal_age_ns: int = 0,
+    admission: tuple[str, dict] = ("all", {}),
     block_bytes: int | None = None,
     stages: int = 1,
     **options,
@@ -67,7 +68,7 @@ def deployment(
 <<<<<<< HEAD
     policy, order, victims : parameters of the batching, the ordering and the preemption policy. block_bytes : of a KV block, for host pools. stages : of a pipeline.
 =======
-    policy, order, route : parameters of the batching, the ordering and the routing policy. block_bytes : of a KV block, for
+    admission : policy and parameters. policy, order, route : parameters of the batching, the ordering and the routing policy. block_bytes : of a KV block, for
     host pools. stages : of a pipeline.
 >>>>>>> 2252016 (Compiled engine: every built-in router, fresh and old reports)
     """
@@ -84,6 +85,7 @@ def deployment(
         capacity=capacity,
         routing=registry.make("routing", routing, route),
         signal_age_ns=signal_age_ns,
+        admission=registry.make("admission", *admission),
         batching=registry.make("batching", batching, policy),
         ordering=registry.make("ordering", ordering, order),
         preemption=registry.make("preemption", preemption, victims),

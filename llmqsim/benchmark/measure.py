@@ -86,7 +86,7 @@ def case(name: str) -> dict[str, Any]:
 def scale(requests: int) -> dict[str, Any]:
     """Case g with so many requests."""
     size = f"workload.requests={requests}"
-    _timed("g", "workload.requests=1000")
+    timed("g", "workload.requests=1000")
     run = _least("g", size)
     return {"requests": requests, "cpu_s": sum(run["parts"].values()), "peak_rss_bytes": _peak_bytes()}
 
@@ -105,13 +105,13 @@ def _peak_bytes() -> int:
 
 def _least(name: str, *sets: str) -> dict[str, Any]:
     """The quickest of a few runs."""
-    runs = [_timed(name, *sets)]
+    runs = [timed(name, *sets)]
     while len(runs) < REPEATS and sum(runs[0]["parts"].values()) < ONCE_ABOVE_S:
-        runs.append(_timed(name, *sets))
+        runs.append(timed(name, *sets))
     return min(runs, key=lambda run: sum(run["parts"].values()))
 
 
-def _timed(name: str, *sets: str) -> dict[str, Any]:
+def timed(name: str, *sets: str) -> dict[str, Any]:
     """Load, simulate, write JSON: what it did, and the CPU seconds of the parts."""
     marks = [time.process_time()]
     loaded = scenario(name, *sets)

@@ -13,6 +13,7 @@ from llmqsim.cluster.fleet import Fleet
 from llmqsim.cost.lower import StepCost
 from llmqsim.engine.compiled import MoreSlots, NotCompiled, Replicas, batchers, orders
 from llmqsim.engine.compiled.clients import Crowd, are_plain
+from llmqsim.engine.compiled.routers.doors import DOORS
 from llmqsim.engine.compiled.routers.forms import ROUTERS, Router
 from llmqsim.engine.compiled.victims import VICTIMS
 from llmqsim.engine.deployment import Deployment
@@ -21,11 +22,12 @@ from llmqsim.policies.protocol import FixedKeys
 from llmqsim.records import GapHistogram, ReplicaUsage
 from llmqsim.packed import PIECE_ROWS
 from llmqsim.registry import name_of
-from llmqsim.requests import COLUMNS, GIVEN, INDEX, UNSET, Outcome, RequestTable
+from llmqsim.requests import COLUMNS, GIVEN, INDEX, UNSET, Outcome, Reason, RequestTable
 
 KNOWN = {
     "engine.preemption": ("preemption", tuple(VICTIMS)),
     "routing": ("routing", tuple(ROUTERS)),
+    "admission": ("admission", tuple(DOORS)),
 }
 """scenario key -> (field of Deployment, policies that have a compiled form)"""
 
@@ -45,8 +47,6 @@ def why_not(table: RequestTable, deployment: Deployment, clients: Clients) -> st
         policy = getattr(deployment, field)
         if type(policy) not in forms:
             return f"{key} '{name_of(field, policy)}'"
-    if not deployment.admission.open:
-        return f"admission '{name_of('admission', deployment.admission)}'"
     if deployment.late_binding is not None:
         return "routing.late_binding"
     if clients.retries is not None:
@@ -85,14 +85,14 @@ class CompiledCluster:
         self._clients = clients
         refuse_unservable(table, deployment)
         Fleet.of(deployment).draw(table)
-        self._router = Router(deployment.routing, table, deployment.replicas, deployment.signal_age_ns)
+        self._router = Router(deployment, table)
         # a copy of what clients that are not plain write of what the workload has
         self._sending = None if self._are_plain else table.data[SENDING]
 
     @property
     def _are_plain(self) -> bool:
-        """Clients of a closed loop are, unless the order matters in which they and others reach replicas at an instant."""
-        looks = self._router.reports and self._clients.loops
+        """Those of a closed loop are, unless some may be refused, or the order matters in which they reach replicas."""
+        looks = self._clients.loops and (self._router.reports or not self._deployment.admission.open)
         return are_plain(self.table, self._clients) and not looks
 
     def run(self, until_ns: int | None = None) -> int:
@@ -187,5 +187,6 @@ class CompiledCluster:
         for column in COLUMNS:
             if column.name not in GIVEN and column.name not in ("outcome", "reason"):
                 self.table.data[INDEX[column.name]] = column.start
-        outcome = self.table.data[INDEX["outcome"]]
-        outcome[outcome != Outcome.REJECTED] = Outcome.UNFINISHED
+        self.table.data[INDEX["outcome"]] = Outcome.UNFINISHED
+        self.table.data[INDEX["reason"]] = Reason.NONE
+        refuse_unservable(self.table, self._deployment)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from llmqsim.policies import rules
 from llmqsim.policies.protocol import Admission, FrontView, RoutedRequest
 from llmqsim.registry import param, register
 
@@ -51,7 +52,7 @@ class TokenBucket(Admission):
     def admit(self, state: list, request: RoutedRequest, front: FrontView) -> bool:
         """Fill by the time that has passed, then take."""
         held, since_ns = state
-        held = min(float(self.burst), held + self.rate * (front.now_ns - since_ns) / 1e9)
+        held = rules.refilled(held, float(self.rate), float(self.burst), front.now_ns - since_ns)
         asked = 1 if self.of == "requests" else request.prompt_tokens + request.max_tokens
         admitted = held >= asked
         state[:] = held - asked if admitted else held, front.now_ns
@@ -100,12 +101,18 @@ class Deadline(Admission):
     reads_signals = True
     reason = "would_miss_deadline"
 
+    @property
+    def window_ns(self) -> int:
+        """How far it looks back."""
+        return round(self.window_s * 1e9)
+
     def admit(self, state: list, request: RoutedRequest, front: FrontView) -> bool:
         """Compare the estimate with what is left until the deadline."""
         if request.due_ns < 0:
             return True
-        finished = front.finished_within(round(self.window_s * 1e9))
+        finished = front.finished_within(self.window_ns)
         if not finished or not front.waiting:
             return True
-        window_ns = min(self.window_s * 1e9, front.now_ns)
-        return front.waiting * window_ns / finished <= self.slack * (request.due_ns - front.now_ns)
+        window_ns = min(self.window_s * 1e9, float(front.now_ns))
+        left_ns = request.due_ns - front.now_ns
+        return rules.is_in_time(front.waiting, finished, window_ns, float(self.slack), left_ns)

@@ -100,3 +100,15 @@ def work(prompt_weight, prompt_tokens, answer_tokens):
 def penalty(affinity_weight, cached, load_weight, ahead):
     """What speaks against a replica. cached : share of the prompt. ahead : of the others, in requests in flight."""
     return load_weight * ahead - affinity_weight * cached
+
+
+@kernel
+def refilled(held, rate, burst, elapsed_ns):
+    """What is in a token bucket after so long. rate : a second. burst : most that it holds."""
+    return min(burst, held + rate * elapsed_ns / 1e9)
+
+
+@kernel
+def is_in_time(waiting, finished, window_ns, slack, left_ns):
+    """Will a place be free before the deadline, behind so many who wait, if they leave as `finished` did in a window?"""
+    return waiting * window_ns / finished <= slack * left_ns

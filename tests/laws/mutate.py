@@ -76,6 +76,31 @@ MUTATIONS: dict[str, tuple[str, str, str]] = {
         "if table[ARRIVAL, row] + arena[G_BEFORE_NS] >= arena[router + F_REPORTED_NS]:",
         "if True:",
     ),
+    "doors: who finds too little in the bucket empties it": (
+        "routers/door/kernels.py",
+        "    if costs[held] < asked:\n        return False\n",
+        "    if costs[held] < asked:\n        costs[held] = 0.0\n        return False\n",
+    ),
+    "doors: the bucket is filled once": (
+        "routers/door/kernels.py",
+        "    arena[router + F_FILLED_NS] = now\n",
+        "    arena[router + F_FILLED_NS] = NEVER\n",
+    ),
+    "doors: all that ever finished has finished of late": (
+        "routers/door/kernels.py",
+        "<= since_ns:",
+        "< 0:",
+    ),
+    "doors: one more may wait": (
+        "routers/door/kernels.py",
+        "waiting(arena) <= arena[router + F_MOST]",
+        "waiting(arena) <= arena[router + F_MOST] + 1",
+    ),
+    "doors: nobody hears that it was refused": (
+        "clients/kernels.py",
+        "        answered(table, arena, row, now)\n        return\n",
+        "        return\n",
+    ),
     "routers: preempted requests are not reported": (
         "routers/weighing/kernels.py",
         "arena[base + R_QUEUED] + arena[base + R_PREEMPTED] +",
@@ -664,11 +689,11 @@ def run(name: str) -> str:
     signal.signal(signal.SIGALRM, _hangs)
     from tests.laws.compiled_cases import compared, differences, rare
     from tests.laws.kind_cases import of_any_batching, of_any_clients, of_any_order, of_any_victims, rare_clients
-    from tests.laws.router_cases import rare_routed, routed
+    from tests.laws.router_cases import admitted, rare_routed, routed
 
     make = of_any_batching if MUTATIONS[name][0].startswith("batchers/") or name.startswith("pipeline") else compared
     make = of_any_clients if name.startswith("clients:") else make
-    make = routed if name.startswith("routers:") else make
+    make = routed if name.startswith("routers:") else admitted if name.startswith("doors:") else make
     make = of_any_order if name.startswith("orders:") else make
     make = of_any_victims if name.startswith("victims:") else make
     first = [*rare(), *rare_clients(), *rare_routed()]

@@ -1,4 +1,4 @@
-"""The random clusters of compiled_cases.py under every routing policy, before clients of every kind.
+"""The random clusters of compiled_cases.py under every routing and admission policy, before clients of every kind.
 
 `python -m tests.laws.router_cases FROM TO` compares the engines on these cases and prints the first difference. With
 NUMBA_DISABLE_JIT=1 the compiled engine is plain Python.
@@ -36,6 +36,15 @@ ROUTING = [
     ("least_outstanding", {}),
     ("round_robin", {}),
 ]
+ADMISSION = [
+    ("token_bucket", {"rate": 40, "burst": 3}),
+    ("token_bucket", {"rate": 2000, "burst": 300, "of": "tokens"}),
+    ("queue_cap", {"most": 0}),
+    ("queue_cap", {"most": 2}),
+    ("queue_cap", {"most": 4, "of": "outstanding"}),
+    ("deadline", {"slack": 0.3, "window_s": 0.05}),
+    ("deadline", {"slack": 1.5, "window_s": 2}),
+]
 REPORTS = ("least_loaded", "least_kv")
 
 
@@ -46,6 +55,7 @@ class Routed(Compared):
     tenants: tuple[int, ...] = (0,)
     """of the requests, in turn"""
     predicts: bool = True
+    has_deadlines: bool = False
 
     def table(self) -> RequestTable:
         """A fresh table."""
@@ -54,7 +64,22 @@ class Routed(Compared):
         made.data[INDEX["tenant_id"]] = np.resize(self.tenants, len(made))
         if self.predicts:
             made.data[INDEX["predicted_tokens"]] = 1 + (7 * made.prompt_tokens + 5 * rows) % 13
+        if self.has_deadlines:
+            made.data[INDEX["deadline_ns"]] = np.where(rows % 5 > 0, (rows * 37 % 11) * 7_000_000, -1)
         return made
+
+
+def admitted(seed: int) -> Routed:
+    """Case number `seed` behind a door: one replica and more, under every admission policy."""
+    random = np.random.default_rng([20261202, seed])
+    case = routed(seed)
+    name, given = ADMISSION[seed % len(ADMISSION)]
+    servers = case.case.servers | dict(admission=(name, given))
+    if name != "token_bucket" and random.random() < 0.3:
+        servers["signal_age_ns"] = int(random.integers(1, 9)) * GRID_NS
+    if random.random() < 0.2 and not servers["route"]:
+        servers["replicas"] = 1
+    return replace(case, case=replace(case.case, servers=servers), has_deadlines=name == "deadline")
 
 
 def routed(seed: int) -> Routed:
@@ -100,9 +125,10 @@ def first_difference(seeds: range) -> str | None:
         if told := differences(case, keep_steps=True):
             return f"{told}: {case}"
     for seed in seeds:
-        told = differences(routed(seed), keep_steps=seed % 3 > 0)
-        if told not in ([], ["fell back"]):
-            return f"case {seed}: {told}: {routed(seed)}"
+        for case in (routed(seed), admitted(seed)):
+            told = differences(case, keep_steps=seed % 3 > 0)
+            if told not in ([], ["fell back"]):
+                return f"case {seed}: {told}: {case}"
     return None
 
 

@@ -1,4 +1,4 @@
-"""Every built-in router gives the reference engine's results in the compiled one, bit for bit."""
+"""Every built-in router and every admission policy gives the reference engine's results in the compiled one, bit for bit."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from llmqsim import registry
 from llmqsim.clients import Clients
 from llmqsim.cluster.compiled import why_not
 from tests.laws.compiled_cases import differences
-from tests.laws.router_cases import first_difference, routed
+from tests.laws.router_cases import ADMISSION, admitted, first_difference, routed
 from tests.support import deployment, table
 
 
-def test_the_engines_agree_under_every_router():
+def test_the_engines_agree_under_every_router_and_door():
     """In plain Python: compiling every router for clients of every kind would take minutes."""
-    command = [sys.executable, "-m", "tests.laws.router_cases", "0", "300"]
+    command = [sys.executable, "-m", "tests.laws.router_cases", "0", "200"]
     done = subprocess.run(command, env={**os.environ, "NUMBA_DISABLE_JIT": "1"}, capture_output=True, text=True)
     assert done.stdout.strip() == "the engines agree", done.stdout + done.stderr
 
@@ -27,7 +27,8 @@ def test_the_engines_agree_under_routers_that_are_compiled():
     """Requests that are sent when they are due, under vLLM V1's batching."""
     seeds = [seed for seed in range(400, 640) if seed % 4 > 1 and routed(seed).loop is None]
     for seed in seeds:
-        assert differences(routed(seed), keep_steps=seed % 3 > 0) in ([], ["fell back"]), f"case {seed}: {routed(seed)}"
+        for case in (routed(seed), admitted(seed)):
+            assert differences(case, keep_steps=seed % 3 > 0) in ([], ["fell back"]), f"case {seed}: {case}"
     assert len({routed(seed).case.servers["routing"] for seed in seeds}) == len(registry.classes("routing"))
 
 
@@ -36,7 +37,10 @@ def test_the_engines_agree_under_every_router_on_thousands():
     assert first_difference(range(1000, 8000)) is None
 
 
-def test_every_router_is_compiled():
+def test_every_router_and_every_door_is_compiled():
+    assert {name for name, _ in ADMISSION} == {*registry.classes("admission")} - {"all"}
+    for admission in ADMISSION:
+        assert why_not(table((0, 10, 10)), deployment(admission=admission), Clients()) is None
     for name, cls in registry.classes("routing").items():
         if cls.__module__.startswith("llmqsim."):
             given = {"by_class": {"groups": {"all": [0]}}, "by_length": {"limits": [8], "groups": [[0], [1]]}}.get(name)

@@ -31,6 +31,7 @@ CASES = {
         "routing={policy: least_loaded, signal_age: 700 ms}",
         "workload.arrivals.rate=20 req/s",
     ],
+    "a door": ["replicas=3", "admission={policy: queue_cap, most: 4}", "workload.arrivals.rate=30 req/s"],
     "work in flight": ["replicas=3", "routing=least_predicted_work", "workload.arrivals.rate=20 req/s"],
     "drawn at random": ["replicas=3", "routing=random", "workload.arrivals.rate=20 req/s"],
     "the least loaded of three": ["replicas=3", "routing=least_outstanding", "workload.arrivals.rate=20 req/s"],

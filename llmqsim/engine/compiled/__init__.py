@@ -64,7 +64,7 @@ class Replicas:
     ):
         self._table = table
         self._params = servers.cost.params
-        self._costs = np.concatenate([servers.cost.costs, [float(servers.link.bytes_per_s)], router.form.weights])
+        self._costs = np.concatenate([servers.cost.costs, [float(servers.link.bytes_per_s)], router.floats])
         self._swap_blocks, self._host_blocks = servers.swap_blocks, servers.offload_blocks if caching else 0
         self._count = servers.replicas
         self._cold_steps = servers.cold_steps
@@ -80,7 +80,7 @@ class Replicas:
         self._usable = KvPool(servers.kv_blocks, servers.options.block_size).usable_blocks
         self.arena = np.zeros(self._layout(servers, keep_steps, loop.clients if loop else 0), dtype=np.int64)
         self._set_globals(servers, keep_steps, caching)
-        router.fill(self.arena, self._place, weights=len(servers.cost.costs) + 1)
+        router.fill(self.arena, self._place, floats=len(servers.cost.costs) + 1)
         for index in range(self._count):
             self._set_replica(index)
         if self._keys is not None:
@@ -408,10 +408,9 @@ class Replicas:
         impatient = watched or self._router.period_ns > 0
         words = (at.U_END_NS,) if impatient else (at.U_END_NS, at.R_ASKED_NS)
         ends = [int(self.arena[self._base(index) + word]) for index in range(self._count) for word in words]
-        last = at.G_LAST_CLIENT_NS if impatient else at.G_LAST_TURN_NS
-        if impatient and self._crowd is None:
-            last = self._place["router"] + F_SEEN_NS
-        return max(*ends, int(self.arena[last]))
+        last = at.G_LAST_CLIENT_NS if impatient and self._crowd else at.G_LAST_TURN_NS
+        seen = 0 if self._crowd else int(self.arena[self._place["router"] + F_SEEN_NS])
+        return max(*ends, int(self.arena[last]), seen)
 
     def usage(self, index: int) -> ReplicaUsage:
         """What one replica did."""

@@ -11,7 +11,7 @@ from llmqsim.engine.compiled.books.kernels import look as look_at_queue
 from llmqsim.engine.compiled.books.kernels import tally
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
 from llmqsim.engine.compiled.queue.kernels import chain, entry_at, join
-from llmqsim.engine.compiled.routers import choose, ended, hear_reports, look, next_report
+from llmqsim.engine.compiled.routers import admit, choose, ended, hear_reports, look, next_report
 from llmqsim.engine.compiled.step.kernels import (
     OUTCOME,
     REPLICA_OF,
@@ -120,7 +120,7 @@ def route(batcher, router, table, arena, costs, params, stop_ns):
     """Send every request that is due before `stop_ns` to the replica that the router chooses; say why it stopped.
 
     All replicas that do something up to that instant are brought there first, so that what the router sees is fresh; and,
-    where they report every so often, to each report before it.
+    where they report every so often, to each report before it. Who may not enter is told so at once.
     """
     while arena[G_NEXT_ROW] < arena[G_ROWS]:
         row = arena[G_NEXT_ROW]
@@ -143,7 +143,9 @@ def route(batcher, router, table, arena, costs, params, stop_ns):
             hear_reports(router, table, arena, now)
         else:
             look(router, table, arena, now)
-            send(router, table, arena, costs, row, now)
+            table[ARRIVAL, row] = now
+            if admit(router, table, arena, costs, row, now):
+                send(router, table, arena, costs, row, now)
             arena[G_NEXT_ROW] += 1
     return DONE
 

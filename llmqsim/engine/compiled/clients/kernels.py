@@ -15,7 +15,7 @@ from __future__ import annotations
 from llmqsim.engine.compiled.kernels import advance, take_in
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
 from llmqsim.engine.compiled.queue.kernels import chain, entry_at
-from llmqsim.engine.compiled.routers import choose, ended, hear_reports, look, next_report
+from llmqsim.engine.compiled.routers import admit, choose, ended, hear_reports, look, next_report
 from llmqsim.engine.compiled.step.kernels import abort, step_at
 from llmqsim.jit import kernel
 from llmqsim.requests import INDEX, UNSET, Outcome
@@ -104,10 +104,16 @@ def pop_event(arena):
 
 @kernel
 def send_now(router, table, arena, costs, row, now):
-    """A request leaves its client: the router chooses a replica."""
+    """A request leaves its client: it may not enter, which takes no time, or the router chooses a replica."""
     arena[G_LAST_CLIENT_NS] = max(arena[G_LAST_CLIENT_NS], now)
     table[ARRIVAL, row] = now
+    if arena[G_TIMEOUT_NS] != NEVER and arena[G_WATCH] == IDLE:
+        arena[G_WATCH] = WOKEN
+        push_event(arena, now, next_number(arena), 0, IS_WATCHED)
     look(router, table, arena, now)
+    if not admit(router, table, arena, costs, row, now):
+        answered(table, arena, row, now)
+        return
     table[REPLICA_OF, row] = choose(router, table, arena, costs, row)
     arena[arena[G_SENT_ROWS] + arena[G_SENT]] = row
     if arena[G_BEFORE_NS] == 0:
@@ -115,9 +121,6 @@ def send_now(router, table, arena, costs, row, now):
     else:
         arena[arena[G_SENT_ORDER] + arena[G_SENT]] = next_number(arena)
     arena[G_SENT] += 1
-    if arena[G_TIMEOUT_NS] != NEVER and arena[G_WATCH] == IDLE:
-        arena[G_WATCH] = WOKEN
-        push_event(arena, now, next_number(arena), 0, IS_WATCHED)
 
 
 @kernel

@@ -18,7 +18,7 @@ class Counting(NamedTuple):
 
 
 class Weighing(NamedTuple):
-    """Looks at what replicas report, at work in flight, or at where prefixes have been."""
+    """Looks at what replicas report, at work in flight, or at where prefixes have been; or stands behind a door."""
 
     code: int
 
@@ -28,6 +28,7 @@ class Kernels(NamedTuple):
 
     choose: Any
     look: Any
+    admit: Any
     ended: Any
     next_report: Any
     hear_reports: Any
@@ -49,6 +50,11 @@ def choose(router, table, arena, costs, row):
 def look(router, table, arena, now):
     """The router is about to choose; all replicas have been brought to this instant."""
     _KERNELS[type(router)].look(table, arena, now)
+
+
+def admit(router, table, arena, costs, row, now):
+    """May a request that arrives now enter? If not, its outcome is written."""
+    return _KERNELS[type(router)].admit(table, arena, costs, row, now)
 
 
 def ended(router, table, arena, row):
@@ -76,6 +82,12 @@ def _choose(router, table, arena, costs, row):
 def _look(router, table, arena, now):
     kernel = _KERNELS[router.instance_class].look
     return lambda router, table, arena, now: kernel(table, arena, now)
+
+
+@overload(admit, inline="always")
+def _admit(router, table, arena, costs, row, now):
+    kernel = _KERNELS[router.instance_class].admit
+    return lambda router, table, arena, costs, row, now: kernel(table, arena, costs, row, now)
 
 
 @overload(ended, inline="always")

@@ -13,6 +13,8 @@ from llmqsim.engine.compiled.layout import NEVER
 from llmqsim.engine.compiled.prefix import Keys, number_keys
 from llmqsim.engine.compiled.routers import Counting, Weighing
 from llmqsim.engine.compiled.routers import layout as at
+from llmqsim.engine.compiled.routers.doors import DOORS, reason
+from llmqsim.engine.deployment import Deployment
 from llmqsim.policies.routing import affinity, blind, groups, load
 from llmqsim.requests import RequestTable
 
@@ -110,13 +112,15 @@ ROUTERS: dict[type, Callable[[Any, RequestTable, int], Form]] = {
 
 
 class Router:
-    """The router of a run."""
+    """The router of a run, and the door before it."""
 
-    def __init__(self, policy: Any, table: RequestTable, replicas: int, period_ns: int):
+    def __init__(self, servers: Deployment, table: RequestTable):
+        policy, replicas, period_ns = servers.routing, servers.replicas, servers.signal_age_ns
         alone = replicas == 1 and not period_ns  # then there is nothing to choose, nor to hear
         self.form = _any(1, in_turn=True) if alone else ROUTERS[type(policy)](policy, table, replicas)
+        self.door, self._reason = DOORS[type(servers.admission)](servers.admission), reason(servers.admission)
         self.picks = self.form.picks
-        self.reports = self.form.load in (at.REQUESTS, at.BLOCKS)
+        self.reports = self.form.load in (at.REQUESTS, at.BLOCKS) or self.door.reads_reports
         self._rows, self._replicas = len(table), replicas
         self._sessions = 0 if self.form.sessions is None else int(self.form.sessions.max(initial=-1)) + 1
         self.period_ns = period_ns if self.reports else 0
@@ -126,19 +130,25 @@ class Router:
     @property
     def kind(self) -> NamedTuple:
         """The kernels' argument; imports its kernels."""
-        kind, module = (Weighing, ".weighing") if self.form.load != at.OUTSTANDING else (Counting, "")
+        counts = self.form.load == at.OUTSTANDING and self.door.kind == at.OPEN
+        kind, module = (Counting, "") if counts else (Weighing, ".weighing")
         import_module(f"llmqsim.engine.compiled.routers{module}.kernels")
         return kind(0)
 
     @property
     def listens(self) -> bool:
         """Does it have to know which requests have ended?"""
-        return self.form.load == at.WORK or self.period_ns > 0
+        return self.form.load == at.WORK or self.period_ns > 0 or self.door.kind == at.IN_TIME
 
     @property
     def is_blind(self) -> bool:
         """Does it look at no replica, so that requests can have theirs before the clock gets there?"""
-        return self.form.in_turn or self.picks is not None
+        return self.door.kind == at.OPEN and (self.form.in_turn or self.picks is not None)
+
+    @property
+    def floats(self) -> tuple[float, ...]:
+        """What it needs beside whole numbers."""
+        return *self.form.weights, *self.door.limits
 
     def deal(self, rows: np.ndarray, turn: int) -> np.ndarray:
         """Replicas of these rows; `turn` have been sent before them. Only of a blind router."""
@@ -159,11 +169,12 @@ class Router:
             "router_since": 2 * count if self.reports else 0,
             "router_blocks_of": len(keys.offsets) if keys else 0,
             "router_blocks": len(keys.ids) if keys else 0,
+            "router_ends": at.LINE * count + 2 * self._rows if self.door.kind == at.IN_TIME else 0,
             "router_memory": memory * count if form.load == at.MATCH else 0,
         }
 
-    def fill(self, arena: np.ndarray, place: dict[str, int], weights: int) -> None:
-        """Write it into the arena. weights : where its weights lie in the step costs."""
+    def fill(self, arena: np.ndarray, place: dict[str, int], floats: int) -> None:
+        """Write it into the arena. floats : where `floats` lie in the step costs."""
         form, router = self.form, place["router"]
         arena[place["router_lists"] :][: form.lists.size] = form.lists.ravel()
         words = {
@@ -176,11 +187,19 @@ class Router:
             at.F_PERIOD_NS: self.period_ns,
             at.F_REPORT_NS: NEVER,
             at.F_REPORTED_NS: -1,
-            at.F_WEIGHTS: weights,
+            at.F_WEIGHTS: floats,
+            at.F_DOOR: self.door.kind,
+            at.F_REASON: self._reason,
+            at.F_MOST: self.door.most,
+            at.F_WINDOW_NS: self.door.window_ns,
+            at.F_LIMITS: floats + len(form.weights),
         }
         for word, value in words.items():
             arena[router + word] = value
         self._fill_rows(arena, place)
+        if self.door.kind == at.IN_TIME:
+            arena[router + at.F_ENDS] = first = place["router_ends"]
+            arena[first :][: at.LINE * self._replicas].reshape(-1, at.LINE)[:, at.E_FIRST] = -1
         if form.load == at.MATCH:
             self._fill_memory(arena, place)
 
@@ -205,9 +224,6 @@ class Router:
             memory = first + index * (at.MEMORY + numbers * at.BLOCK)
             arena[[memory + at.M_OLDEST, memory + at.M_NEWEST]] = memory
         if keys:
-            arena[router + at.F_BLOCKS_OF], arena[router + at.F_BLOCKS] = (
-                place["router_blocks_of"],
-                place["router_blocks"],
-            )
+            arena[[router + at.F_BLOCKS_OF, router + at.F_BLOCKS]] = place["router_blocks_of"], place["router_blocks"]
             arena[place["router_blocks_of"] :][: len(keys.offsets)] = keys.offsets
             arena[place["router_blocks"] :][: len(keys.ids)] = keys.ids

@@ -14,15 +14,18 @@ from llmqsim.jit import inlined, kernel
 
 @kernel
 def choose(table, arena, costs, row):
-    """By turns; where its session began; or the fewest in flight."""
-    if arena[G_IN_TURN] != 0:
-        index = arena[G_SENT] % arena[G_REPLICAS]
-    elif arena[arena[G_ROUTER] + F_SESSION_OF] != 0:
-        index = where_it_began(arena, row)
-    else:
-        index = fewest(arena, row)
+    """The replica that a request goes to; it counts there."""
+    index = pick(arena, row)
     arena[arena[G_OUTSTANDING] + index] += 1
     return index
+
+
+@kernel
+def pick(arena, row):
+    """By turns; where its session began; or the fewest in flight."""
+    if arena[G_IN_TURN] != 0:
+        return arena[G_SENT] % arena[G_REPLICAS]
+    return fewest(arena, row) if arena[arena[G_ROUTER] + F_SESSION_OF] == 0 else where_it_began(arena, row)
 
 
 @inlined
@@ -72,4 +75,10 @@ def no_report(arena):
     return NEVER
 
 
-made_of(Counting, Kernels(choose, nothing_to_see, nothing_ends, no_report, nothing_to_see))
+@inlined
+def everybody_enters(table, arena, costs, row, now):
+    """There is no door."""
+    return True
+
+
+made_of(Counting, Kernels(choose, nothing_to_see, everybody_enters, nothing_ends, no_report, nothing_to_see))

@@ -9,10 +9,12 @@ from llmqsim.engine import rules
 from llmqsim.engine.compiled.kernels import deliver
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
 from llmqsim.engine.compiled.routers import Kernels, Weighing, made_of
+from llmqsim.engine.compiled.routers.door.kernels import admit, note_end
+from llmqsim.engine.compiled.routers.kernels import pick
 from llmqsim.engine.compiled.routers.layout import *  # noqa: F403
 from llmqsim.jit import kernel
 from llmqsim.policies import rules as policy_rules
-from llmqsim.requests import INDEX, Outcome
+from llmqsim.requests import INDEX, UNSET, Outcome
 
 ARRIVAL = INDEX["arrival_ns"]
 FINISH = INDEX["finish_ns"]
@@ -26,10 +28,12 @@ UNFINISHED = int(Outcome.UNFINISHED)
 
 @kernel
 def choose(table, arena, costs, row):
-    """The least loaded, or the one that fits its prefix best."""
+    """The least loaded, the one that fits its prefix best, or as routers choose that count requests alone."""
     if arena[arena[G_ROUTER] + F_LOAD] == MATCH:
         index = best_match(table, arena, costs, row)
         remember(arena, row, index)
+    elif arena[arena[G_ROUTER] + F_LOAD] == OUTSTANDING:
+        index = pick(arena, row)
     else:
         index = least_loaded(arena, costs)
     begun(table, arena, row, index)
@@ -72,7 +76,7 @@ def begun(table, arena, row, index):
     arena[arena[G_OUTSTANDING] + index] += 1
     if arena[router + F_LOAD] == WORK:
         count_work(table, arena, row, index, 1)
-    elif arena[router + F_PERIOD_NS] > 0:
+    if arena[router + F_PERIOD_NS] > 0:
         count_since(table, arena, row, index, 1)
         arena[router + F_SEEN_NS] = max(arena[router + F_SEEN_NS], now)
         if arena[router + F_REPORT_NS] == NEVER:
@@ -83,9 +87,11 @@ def begun(table, arena, row, index):
 def ended(table, arena, row):
     """A request is not at its replica any more, nor on its way there."""
     router, index = arena[G_ROUTER], table[REPLICA_OF, row]
+    if arena[router + F_ENDS] != 0 and table[FINISH, row] != UNSET:
+        note_end(table, arena, row)
     if arena[router + F_LOAD] == WORK:
         count_work(table, arena, row, index, -1)
-    elif arena[router + F_PERIOD_NS] > 0:
+    if arena[router + F_PERIOD_NS] > 0:
         arena[router + F_SEEN_NS] = max(arena[router + F_SEEN_NS], table[FINISH, row])
         if table[ARRIVAL, row] + arena[G_BEFORE_NS] >= arena[router + F_REPORTED_NS]:
             count_since(table, arena, row, index, -1)
@@ -202,9 +208,13 @@ def blocks_of(arena, row):
 
 @kernel
 def sent_before(arena, row, index):
-    """Leading blocks of a prompt that were sent to a replica, and are remembered: by bisection."""
+    """Leading blocks of a prompt that were sent to a replica, and are remembered: most often all or none, else by bisection."""
     first, end = blocks_of(arena, row)
     memory, low, high = memory_of(arena, index), first, end
+    if first == end or arena[block_at(arena, memory, first) + B_NEWER] == 0:
+        return 0
+    if arena[block_at(arena, memory, end - 1) + B_NEWER] != 0:
+        return end - first
     while low < high:
         middle = (low + high) // 2
         if arena[block_at(arena, memory, middle) + B_NEWER] != 0:
@@ -260,4 +270,4 @@ def forget(arena, memory, block):
     arena[memory + M_COUNT] -= 1
 
 
-made_of(Weighing, Kernels(choose, look, ended, next_report, hear_reports))
+made_of(Weighing, Kernels(choose, look, admit, ended, next_report, hear_reports))
