@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from typing import Any
 
 from llmqsim import terminal
@@ -11,6 +12,7 @@ from llmqsim.files import check_outputs, write_text
 
 EXIT_OK, EXIT_NO, EXIT_UNDECIDED = 0, 1, 3
 """found; there is none; the runs can't tell"""
+_NAME = re.compile(r"[\w-]+")
 
 
 def add_commands(commands: Any) -> None:
@@ -49,8 +51,12 @@ def _add_compare(commands: Any) -> None:
     compare = commands.add_parser("compare", help="variants on the same traffic: differences with intervals and a verdict")
     scenario_arguments(compare)
     compare.add_argument(
-        "--variants", required=True, metavar="A,B,...",
+        "--variants", default="", metavar="A,B,...",
         help="compare with the first; `base` is the scenario itself (and stands first where one is named); `a+b` applies both",
+    )  # fmt: skip
+    compare.add_argument(
+        "--variant-set", action="append", default=[], metavar="NAME:KEY=VALUE",
+        help="a variant that the scenario does not have, a key at a time; repeatable, several keys make one variant",
     )  # fmt: skip
     compare.add_argument("--replications", type=whole("--replications"), default=10, metavar="N", help="paired runs (10)")
     compare.add_argument(
@@ -74,13 +80,27 @@ def _compare(arguments: argparse.Namespace) -> int:
 
     variants = [name.strip() for name in arguments.variants.split(",") if name.strip()]
     metric = [name.strip() for text in arguments.metric for name in text.split(",") if name.strip()]
-    told = compare(arguments.scenario, variants, arguments.replications, metric, arguments.set, arguments.seed)
+    own = _own_variants(arguments.variant_set)
+    told = compare(arguments.scenario, variants, arguments.replications, metric, arguments.set, arguments.seed, own=own)
     if arguments.json is not None:
         files.write_json(told, arguments.json)
     if arguments.figure is not None:
         compare_figure.draw(told, arguments.figure)
     say(compare_text(told))
     return EXIT_OK
+
+
+def _own_variants(texts: list[str]) -> dict[str, list[str]]:
+    """"NAME:KEY=VALUE" texts as overrides by name. Raises UserError."""
+    found: dict[str, list[str]] = {}
+    for text in texts:
+        name, colon, override = text.partition(":")
+        if not colon or not _NAME.fullmatch(name) or "=" not in override:
+            raise UserError(
+                f"--variant-set: must be NAME:KEY=VALUE (got '{text}'); such as --variant-set small:engine.max_num_seqs=32"
+            )
+        found.setdefault(name, []).append(override)
+    return found
 
 
 SIZE_FLAGS = (

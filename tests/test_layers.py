@@ -53,7 +53,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "benchmark": FOUNDATION | DATA | {"simulation", "scenario", "scenario.build", "report", "cost"},
     "sweep": FOUNDATION | {"scenario", "simulation"},
     "cli": FOUNDATION | DATA | {"benchmark", "result", "metrics", "simulation", "scenario", "report", "workload", "cost", "engine"}
-    | {"cli_calibrate", "cli_claims", "cli_gate", "cli_planner", "cli_sweep", "cli_tradeoff", "cli_validate"},
+    | {"cli_advise", "cli_calibrate", "cli_claims", "cli_gate", "cli_planner", "cli_sweep", "cli_tradeoff", "cli_validate"},
     "tradeoff": FOUNDATION | {"scenario", "simulation"},
     # a user of everything that answers questions: published figures beside simulated ones
     "claims": FOUNDATION
@@ -62,6 +62,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cli_claims": FOUNDATION | {"claims", "report", "cli_planner"},
     "cli_tradeoff": FOUNDATION | {"report", "tradeoff"},
     "cli_sweep": FOUNDATION | {"report", "sweep"},
+    "cli_advise": FOUNDATION | {"planner", "report", "cli_planner"},
     "cli_gate": FOUNDATION | {"planner", "report", "scenario", "cli_planner"},
     "pytest_plugin": FOUNDATION | {"planner", "simulation", "scenario", "metrics", "report", "result"},
     "cli_planner": FOUNDATION | {"planner", "report", "scenario"},

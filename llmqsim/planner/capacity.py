@@ -74,9 +74,16 @@ class Curve:
         """The runs at one load, once."""
         factor = round(factor, 6)
         if factor not in self.points:
-            faster = Prepared(at_load(self.prepared.scenario, factor), self.prepared.servers)
+            faster = self._faster(factor)
             self.points[factor] = [self._run(faster, r) for r in range(self.replications)]
         return self.points[factor]
+
+    def first(self, factor: float) -> dict[str, Any]:
+        """The first replication alone, for a look at a load before it is worth all of them."""
+        return self._run(self._faster(factor), 0)
+
+    def _faster(self, factor: float) -> Prepared:
+        return Prepared(at_load(self.prepared.scenario, factor), self.prepared.servers)
 
     def _run(self, faster: Prepared, replication: int) -> dict[str, Any]:
         result = faster.run(self.seed, replication)

@@ -7,7 +7,7 @@ either figure. A traffic that can't be replicated (a replayed trace) is compared
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,14 +47,20 @@ def compare(
     sets: Sets = (),
     seed: int | None = None,
     margin: float = verdict.MARGIN,
+    own: Mapping[str, Sets] | None = None,
 ) -> dict[str, Any]:
     """Compare variants of a scenario with the first of them (with the scenario itself where only one is named).
 
     variants : names; "base" is the scenario itself, "a+b" both of them in order. margin : a relative difference (for
     shares: of a tenth of it, absolute) that would not matter; it decides between "no difference shown" and "not enough
-    runs". Returns plain data, as docs/compare.md describes. Raises UserError.
+    runs". own : variants that the scenario does not have, by name; they are applied after `sets`, and compared after
+    those named where `variants` does not name them. Returns plain data, as docs/compare.md describes. Raises UserError.
     """
-    chosen = metrics(metric)
+    chosen, own = metrics(metric), own or {}
+    if taken := [name for name in own if name in (BASE, *load(path, sets=sets).known_variants)]:
+        raise UserError(f"--variant-set: the scenario has a variant '{taken[0]}' already; give yours another name")
+    named = {part for name in variants for part in name.split("+")}
+    variants = [*variants, *(name for name in own if name not in named)]
     if not variants:
         raise UserError("--variants: names no variant; give one or more, such as --variants base,three_gpus")
     names = [BASE, *variants] if len(variants) == 1 else list(variants)
@@ -62,21 +68,24 @@ def compare(
         raise UserError(f"--variants: names '{twice[0]}' twice; each variant once")
     if replications < 1:
         raise UserError(f"--replications: must be at least 1 (got {replications})")
-    scenarios = [_scenario(path, name, sets) for name in names]
+    scenarios = [_scenario(path, name, sets, own) for name in names]
     return compare_scenarios(dict(zip(names, scenarios, strict=True)), replications, chosen, seed, margin)
 
 
-def _scenario(path: str | os.PathLike[str], name: str, sets: Sets) -> Scenario:
+def _scenario(path: str | os.PathLike[str], name: str, sets: Sets, own: Mapping[str, Sets]) -> Scenario:
     plain = load(path, sets=sets)
     if name in plain.known_variants:
         return load(path, variant=name, sets=sets)
     parts = [part for part in name.split("+") if part != BASE]
-    unknown = [part for part in parts if part not in plain.known_variants]
+    unknown = [part for part in parts if part not in (*plain.known_variants, *own)]
     if unknown:
-        known = ", ".join((BASE, *plain.known_variants))
-        hint = did_you_mean(unknown[0], (BASE, *plain.known_variants)) or ";"
-        raise UserError(f"{path}: --variants: unknown variant (got '{unknown[0]}'){hint} known: {known}")
-    return load(path, variant=parts, sets=sets) if parts else plain
+        choices = (BASE, *plain.known_variants, *own)
+        hint = did_you_mean(unknown[0], choices) or ";"
+        raise UserError(f"{path}: --variants: unknown variant (got '{unknown[0]}'){hint} known: {', '.join(choices)}")
+    more = [item for part in parts if part in own for item in own[part]]
+    chosen = [part for part in parts if part not in own]
+    given = sets.items() if isinstance(sets, Mapping) else sets
+    return load(path, variant=chosen, sets=[*given, *more]) if parts else plain
 
 
 def compare_scenarios(

@@ -124,6 +124,17 @@ def test_slowdown_and_fairness_of_an_empty_server_are_one():
     assert own["fairness"]["mean"] == pytest.approx(1, abs=0.001)
 
 
+def test_a_variant_of_the_command_line_is_like_one_of_the_file(here):
+    """Its keys hold over --set, and it goes on top of variants of the file."""
+    llmqsim("compare", "s.yaml", "--variants", "two", "--replications", 2, "--json", "a.json")
+    own = ("--set", "replicas=3", "--variant-set", "mine:replicas=2", "--variant-set", "mine:cost.step=10 ms")
+    assert llmqsim("compare", "s.yaml", *own, "--replications", 2, "--json", "b.json").code == 0
+    theirs, mine = strict_json(here / "a.json"), strict_json(here / "b.json")
+    assert mine["against"] == "base" and mine["variants"]["mine"]["figures"] == theirs["variants"]["two"]["figures"]
+    llmqsim("compare", "s.yaml", "--variants", "slow,slow+mine", *own[2:], "--replications", 2, "--json", "c.json")
+    assert list(strict_json(here / "c.json")["variants"]) == ["slow", "slow+mine"]
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [
@@ -135,6 +146,9 @@ def test_slowdown_and_fairness_of_an_empty_server_are_one():
         ("s.yaml --variants slow --figure x.bmp", "x.bmp: --figure: unknown kind of picture"),
         ("s.yaml --variants slow --json s.yaml", "is an input of this command"),
         ("none.yaml --variants slow", "none.yaml: no such file"),
+        ("s.yaml --variant-set small", "--variant-set: must be NAME:KEY=VALUE (got 'small')"),
+        ("s.yaml --variant-set slow:replicas=2", "--variant-set: the scenario has a variant 'slow' already"),
+        ("s.yaml --variant-set many:replica=2", "--set: replica: unknown key (got 2); did you mean 'replicas'?"),
     ],
 )
 def test_mistakes(here, line, said):

@@ -1,0 +1,135 @@
+"""What is left to buy once every lever is pulled: how many GPUs, for which phase; and how many the levers have spared."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from llmqsim.errors import ScenarioError, UserError
+from llmqsim.metrics import stats
+from llmqsim.planner.advise.facts import Place
+from llmqsim.planner.advise.stack import Stack, judged, keeps
+from llmqsim.planner.advise.trial import Trial, compiled, least_margin
+from llmqsim.planner.attain import KEPT, Attained
+from llmqsim.planner.size import Effort, Search, share_text
+from llmqsim.planner.split import with_pools
+from llmqsim.planner.vary import with_replicas
+
+MOST_REPLICAS = 256
+MOST_STEPS = 32
+"""single replicas that are added to pools, one after the other, before the search gives up"""
+EFFORT = Effort(search=3, judge=10, most_replicas=MOST_REPLICAS, headroom=False)
+
+
+def needed(stack: Stack) -> dict[str, Any]:
+    """How many GPUs the stack still wants: phase, add_replicas, add_gpus, attainment; the reason where no number helps."""
+    if stack.trial.facts.split:
+        return _pools(stack.trial)
+    if stack.trial.facts.pooled:
+        return _nothing(
+            "not_searched", "the number is searched for replicas of one kind, or one prefill and one decode pool"
+        )
+    return _replicas(stack.trial)
+
+
+def _replicas(trial: Trial) -> dict[str, Any]:
+    (place,) = trial.facts.places
+    found = Search(trial.prepared, EFFORT).answer()
+    if found.replicas is None:
+        return _nothing(found.reason, found.sentence)
+    return _told({place.name: found.replicas - place.replicas}, (place,), found.attained)
+
+
+def _pools(trial: Trial) -> dict[str, Any]:
+    """One replica more, again and again, for the pool where it gains most."""
+    places = {place.name: place for place in trial.facts.places}
+    counts = {name: place.replicas for name, place in places.items()}
+    for _ in range(MOST_STEPS):
+        if keeps(now := Trial(with_pools(trial.prepared, counts))):
+            break
+        steps = [counts | {name: counts[name] + 1} for name in counts]
+        counts = max(steps, key=lambda more: _first_margin(trial, more))
+    fresh = judged(now)
+    if fresh.judged != KEPT:
+        return _nothing("not_decided", f"{sum(counts.values())} replicas do not show it: {share_text(fresh)}")
+    return _told({name: counts[name] - places[name].replicas for name in counts}, tuple(places.values()), fresh)
+
+
+def _first_margin(trial: Trial, counts: dict[str, int]) -> float:
+    """Of one run; what preempts is not simulated, and worse than all else."""
+    try:
+        return least_margin(compiled(with_pools(trial.prepared, counts)).run(trial.seed, 0), trial.facts.objectives)
+    except ScenarioError:
+        return -1.0
+
+
+def _told(added: dict[str, int], places: tuple[Place, ...], attained: Attained) -> dict[str, Any]:
+    """The phase is the one that gets most."""
+    gpus = {place.name: added[place.name] * place.gpus_each for place in places}
+    told = attained.told()
+    return {
+        "phase": max(gpus, key=lambda name: gpus[name]),
+        "add_replicas": added,
+        "add_gpus": sum(gpus.values()),
+        "attainment": {key: told[key] for key in ("mean", "low", "high")},
+        "reason": None,
+        "explanation": "",
+    }
+
+
+def _nothing(reason: str | None, sentence: str) -> dict[str, Any]:
+    return {
+        "phase": None, "add_replicas": None, "add_gpus": None, "attainment": None, "reason": reason, "explanation": sentence,
+    }  # fmt: skip
+
+
+def spared(base: Trial, stack: Stack) -> dict[str, Any] | None:
+    """GPUs that the traffic takes without the levers and with them, and the difference, paired over replications.
+
+    Each replication has its own smallest number of replicas that keeps the SLO; None where levers are not replicas of one
+    kind, or one kind of run can't be made larger.
+    """
+    if not stack.levers or base.facts.pooled or stack.trial.facts.pooled or base.alike:
+        return None
+    try:
+        without, with_them = _gpus(base), _gpus(stack.trial)
+    except UserError:  # such as a router with groups of replicas by number
+        return None
+    if without is None or with_them is None:
+        return None
+    runs = min(len(without), len(with_them))
+    return {
+        "without_levers": stats.t_interval(without[:runs]).to_dict(),
+        "with_levers": stats.t_interval(with_them[:runs]).to_dict(),
+        "spared": stats.paired(with_them[:runs], without[:runs]).to_dict(),
+    }
+
+
+def _gpus(trial: Trial) -> list[float] | None:
+    """The fewest GPUs with which each replication keeps the SLO; None where MOST_REPLICAS are not enough."""
+    (place,) = trial.facts.places
+    runs = trial.replications
+    seen: dict[int, list[float]] = {}
+
+    def margins(replicas: int) -> list[float]:
+        if replicas not in seen:
+            seen[replicas] = Trial(with_replicas(trial.prepared, replicas), runs).margins()
+        return seen[replicas]
+
+    guess = trial.crossings
+    start = place.replicas / max(sum(guess) / len(guess), place.replicas / MOST_REPLICAS)
+    fewest = [_fewest(lambda n, r=r: margins(n)[r] >= 0, max(1, round(start))) for r in range(runs)]
+    return None if None in fewest else [float(n * place.gpus_each) for n in fewest]
+
+
+def _fewest(kept: Callable[[int], bool], start: int) -> int | None:
+    """The smallest number that is kept, by single steps from a guess; None above MOST_REPLICAS."""
+    number = start
+    while not kept(number):
+        number += max(1, math.ceil(0.02 * number))
+        if number > MOST_REPLICAS:
+            return None
+    while number > 1 and kept(number - 1):
+        number -= 1
+    return number

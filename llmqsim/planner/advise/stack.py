@@ -1,0 +1,89 @@
+"""The best stack of levers, built greedily: the best one is pulled, all others are measured again on top of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from llmqsim.errors import UserError
+from llmqsim.planner.advise.levers import Lever, all_levers
+from llmqsim.planner.advise.rows import Row, look, measure, stacked
+from llmqsim.planner.advise.trial import Bench, Trial
+from llmqsim.planner.attain import KEPT, Attained, Probe
+from llmqsim.planner.size import FRESH
+
+MOST_LEVERS = 5
+AGAIN = 4
+"""of the levers that may still help, those of the best first look are measured on top of a stack"""
+JUDGE_RUNS, JUDGED_REQUESTS = 20, 200_000
+CHECK_RUNS = 10
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Levers in the order in which they were pulled, and the deployment with all of them."""
+
+    levers: tuple[Lever, ...]
+    trial: Trial
+    attained: Attained
+    """on replications that the search has not seen"""
+
+    @property
+    def kept(self) -> bool:
+        """Is it shown that the SLO is kept?"""
+        return self.attained.judged == KEPT
+
+
+def build(bench: Bench, base: Trial, rows: Sequence[Row]) -> Stack:
+    """Pull what helps most, again and again, until the SLO is kept or nothing is shown to help.
+
+    Levers that may change answers are pulled only where the others are not enough.
+    """
+    pulled: list[Lever] = []
+    useless = {lever.name for lever in all_levers(base.facts)} - {row.lever.name for row in rows if row.helps}
+    current, open_ = base, [row for row in rows if row.lever.buys is None]
+    for lossy in (False, True):
+        while len(pulled) < MOST_LEVERS and not keeps(current):
+            helping = [row for row in open_ if row.helps and (lossy or not row.lever.changes_answers)]
+            if not helping:
+                break
+            best = max(helping, key=lambda row: row.gain)
+            pulled.append(best.lever)
+            current = best.trial
+            open_ = _again(stacked(bench, pulled), current, useless | {lever.name for lever in pulled})
+    pulled, current = _fewer(bench, pulled, current)
+    return Stack(tuple(pulled), current, judged(current))
+
+
+def _fewer(bench: Bench, pulled: list[Lever], current: Trial) -> tuple[list[Lever], Trial]:
+    """The same without what it does not need: a later lever may do the work of an earlier one."""
+    if not keeps(current):
+        return pulled, current
+    for lever in pulled[:-1]:
+        rest = [one for one in pulled if one is not lever]
+        try:
+            trial = stacked(bench, rest).trial()
+        except UserError:  # such as a setting of pools without the lever that made them
+            continue
+        if keeps(trial):
+            pulled, current = rest, trial
+    return pulled, current
+
+
+def _again(bench: Bench, current: Trial, done: set[str]) -> list[Row]:
+    """Rows of what may still help on top of the stack. done : names of what is pulled, and of what was found useless."""
+    left = [one for one in all_levers(current.facts) if one.buys is None and one.name not in done]
+    return [measure(current, lever, trial) for lever, trial in look(bench, current, left)[0][:AGAIN]]
+
+
+def keeps(trial: Trial) -> bool:
+    """Is it shown, on the replications of the search, that the SLO is kept?"""
+    runs = max(CHECK_RUNS, trial.replications) if not trial.slow else trial.replications
+    return Probe(trial.seed, trial.alike).decide(trial.prepared, fewest=min(5, runs), most=runs).judged == KEPT
+
+
+def judged(trial: Trial) -> Attained:
+    """What a deployment attains on replications that nobody has looked at; a replayed trace has only one."""
+    runs = min(JUDGE_RUNS, max(5, JUDGED_REQUESTS // max(1, len(trial.facts.table)))) if not trial.slow else 5
+    first = 0 if trial.alike else FRESH
+    return Probe(trial.seed, trial.alike).decide(trial.prepared, fewest=runs, most=runs, first=first)

@@ -1,0 +1,232 @@
+"""A scenario with some levers pulled, and what it gives: attainment at the load as it is, and the load that the SLO allows.
+
+All trials share their random numbers, replication by replication, so that differences are known far better than figures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from llmqsim.clients import Clients
+from llmqsim.cluster import compiled_split
+from llmqsim.errors import ScenarioError
+from llmqsim.metrics import slo, stats, usage
+from llmqsim.planner.advise.facts import Facts
+from llmqsim.planner.capacity import Curve
+from llmqsim.planner.replicate import alike
+from llmqsim.planner.vary import at_load, changed
+from llmqsim.result import Result
+from llmqsim.scenario.load import Scenario, Sets, Variants, load
+from llmqsim.simulation import Prepared, prepare
+
+MOST_REPLICATIONS, FEWEST_REPLICATIONS = 10, 5
+REQUESTS = 60_000
+"""over all replications of a load: what decides how many there are"""
+SLOW_REPLICATIONS, SLOW_SEARCHED, SLOW_MEASURED = 4, 300, 600
+"""what only the reference engine runs gets fewer runs, no search of its capacity in runs of more requests than the first
+number, and no run at all (levers only) with more than the second"""
+STEP, REFINED = 1.25, 3
+MOST_FACTOR, LEAST_FACTOR = 16.0, 1 / 16
+DEEP, FLOODED = 4.0, 1.5
+"""times the load at which servers are thought to be saturated; raised until so many times more arrive than are completed"""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Where trials are made: the scenario's file with what the user changed about it."""
+
+    path: str
+    variant: tuple[str, ...] = ()
+    sets: tuple[str | tuple, ...] = ()
+    seed: int | None = None
+
+    def scenario(self, more: Sets = ()) -> Scenario:
+        """The scenario with more overrides. Raises ScenarioError."""
+        seed = [] if self.seed is None else [("run.seed", self.seed, "--seed")]
+        variant: Variants = self.variant
+        return load(self.path, variant=variant, sets=[*self.sets, *seed, *more])
+
+    def trial(self, more: Sets = (), quick: bool = False) -> Trial:
+        """The same, measured when asked. Raises ScenarioError for what can't be run as written.
+
+        quick : also for what takes too long, since only the reference engine runs it.
+        """
+        return Trial(prepare(self.scenario(more)), quick=quick)
+
+
+class Trial:
+    """One deployment under the scenario's traffic. most : replications at most. quick : see Bench.trial."""
+
+    def __init__(self, prepared: Prepared, most: int = MOST_REPLICATIONS, quick: bool = False):
+        self.prepared = prepared
+        self.seed = prepared.scenario.spec.run.seed
+        long = (prepared.scenario.spec.workload.requests or SLOW_MEASURED + 1) > SLOW_MEASURED
+        first = (compiled(prepared) if quick and long else prepared).run(self.seed, 0)
+        self.facts = Facts(prepared, first)
+        self.alike = alike(prepared)
+        self.replications = self._replications(most)
+
+    def _replications(self, most: int) -> int:
+        requests = len(self.facts.table)
+        if self.alike:
+            return 1
+        if self.slow and requests > SLOW_SEARCHED:
+            return min(most, SLOW_REPLICATIONS)
+        return min(most, max(FEWEST_REPLICATIONS, min(MOST_REPLICATIONS, REQUESTS // max(1, requests))))
+
+    @property
+    def slow(self) -> bool:
+        """Does the reference engine run it?"""
+        return self.facts.result.engine == "reference"
+
+    @cached_property
+    def preempts(self) -> bool:
+        """Is it slow only because a pool is so short that it preempts, which only the reference engine knows?"""
+        fleet = self.prepared.servers.everything
+        return self.slow and self.facts.pooled and compiled_split.why_not(self.facts.table, fleet, Clients()) is None
+
+    @property
+    def searchable(self) -> bool:
+        """Can its capacity be searched in a reasonable time?"""
+        return not self.slow or self.preempts or len(self.facts.table) <= SLOW_SEARCHED
+
+    @cached_property
+    def curve(self) -> Loads:
+        """Its runs by load."""
+        made = Loads(self.prepared, self.facts.objectives, self.facts.rate_per_s, self.replications, self.seed)
+        made.spare = self.facts.pooled and (self.preempts or not self.slow)
+        return made
+
+    def margins(self, factor: float = 1.0) -> list[float]:
+        """Least margin over the objectives (share less what is asked), a replication each."""
+        return [run["margin"] for run in self.curve.at(factor)]
+
+    def first_margin(self, factor: float) -> float:
+        """The margin of the first replication alone, for a first look."""
+        if factor == 1.0:
+            return least_margin(self.facts.result, self.facts.objectives)
+        return self.curve.first(factor)["margin"]
+
+    @cached_property
+    def crossings(self) -> list[float]:
+        """The load at which each replication leaves the SLO, as a multiple of today's.
+
+        0 where none that was tried is kept, the highest that was tried where all are.
+        """
+        factor = 1.0
+        self.curve.at(factor)
+        while any(_never_broken(self.curve, r) for r in range(self.replications)) and factor < MOST_FACTOR:
+            factor *= STEP
+            self.curve.at(factor)
+        factor = min(self.curve.points)
+        while any(_never_kept(self.curve, r) for r in range(self.replications)) and factor > LEAST_FACTOR:
+            factor /= STEP
+            self.curve.at(factor)
+        for _ in range(REFINED):
+            if (between := self.curve.undecided()) is None:
+                break
+            self.curve.at(between)
+        return [_crossing(self.curve, r) for r in range(self.replications)]
+
+    @cached_property
+    def capacity(self) -> stats.Interval | None:
+        """Requests a second that keep the SLO; None where it was not searched."""
+        if not self.searchable:
+            return None
+        return stats.t_interval([c * self.facts.rate_per_s for c in self.crossings])
+
+    @cached_property
+    def saturated_per_s(self) -> float | None:
+        """Requests a second that it completes with a queue that never ends, the SLO aside; None where none was reached.
+
+        Of pools what arithmetic says: one that is short preempts, and takes long to simulate.
+        """
+        if not self.searchable:
+            return None
+        if self.facts.pooled:
+            return self.facts.arithmetic_per_s
+        factor, scenario = DEEP, self._longer()
+        for _ in range(3):
+            result = Prepared(at_load(scenario, factor), self.prepared.servers).run(self.seed, 0)
+            window_s = float(np.ptp(result.table.arrival_ns[result.arrived])) / 1e9
+            if (done := completed_per_s(result)) and done * FLOODED * window_s < int(result.arrived.sum()):
+                return done
+            factor *= DEEP
+        return None
+
+    def _longer(self) -> Scenario:
+        """The scenario with requests enough that a queue stays while servers are full."""
+        requests, facts = self.prepared.scenario.spec.workload.requests, self.facts
+        if requests is None or facts.bounds.stations:
+            return self.prepared.scenario
+        enough = min(REQUESTS, 4 * facts.bounds.slots * facts.places[0].replicas)
+        return changed(self.prepared.scenario, {"workload.requests": max(requests, enough)})
+
+
+class Loads(Curve):
+    """A curve of margins alone. spare : a load at which a pool preempts counts as too much, and is not simulated.
+
+    Only the reference engine knows such a run, and takes seconds for it. The load as it is, is simulated in any case.
+    """
+
+    spare = False
+
+    def _run(self, faster: Prepared, replication: int) -> dict[str, Any]:
+        as_it_is = faster.scenario.spec == self.prepared.scenario.spec
+        try:
+            result = (compiled(faster) if self.spare and not as_it_is else faster).run(self.seed, replication)
+        except ScenarioError:
+            if not self.spare or as_it_is:
+                raise
+            return {"margin": -max(one.share for one in self.objectives)}
+        return {"margin": least_margin(result, self.objectives)}
+
+
+def difference(base: Trial, other: Trial, values: Sequence[float], others: Sequence[float]) -> stats.Interval:
+    """Other less base, paired over the replications that both have."""
+    runs = min(base.replications, other.replications)
+    return stats.paired(values[:runs], others[:runs])
+
+
+def compiled(prepared: Prepared) -> Prepared:
+    """The same for the compiled engine alone, which refuses what it does not know."""
+    return Prepared(changed(prepared.scenario, {"run.engine": "compiled"}), prepared.servers)
+
+
+def least_margin(result: Result, objectives: Sequence[slo.Objective]) -> float:
+    """Share less what is asked, of the objective where that is least."""
+    kept = [slo.kept(result.table, one, result.measured) for one in objectives]
+    return min((k["share"] - k["asked"] for k in kept if k["share"] is not None), default=0.0)
+
+
+def _margins(curve: Curve, replication: int) -> list[float]:
+    """By rising load."""
+    known = (curve.points[f][replication]["margin"] for f in sorted(curve.points))
+    return [margin for margin in known if margin is not None]
+
+
+def _never_broken(curve: Curve, replication: int) -> bool:
+    return all(margin >= 0 for margin in _margins(curve, replication))
+
+
+def _never_kept(curve: Curve, replication: int) -> bool:
+    known = _margins(curve, replication)
+    return bool(known) and known[0] < 0
+
+
+def _crossing(curve: Curve, replication: int) -> float:
+    found = curve.crossing(replication)
+    if found is not None:
+        return found
+    return max(curve.points) if _never_broken(curve, replication) else 0.0
+
+
+def completed_per_s(result: Result) -> float | None:
+    """Completed requests a second, from the first arrival to the last answer."""
+    whole = usage.makespan(result.table, result.arrived, result.end_ns)
+    return usage.throughput(result.table, result.arrived, whole)["requests_per_s"]

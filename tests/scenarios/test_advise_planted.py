@@ -1,0 +1,88 @@
+"""Six planted problems: advise names the planted cause first, and its stack keeps in fresh runs what it promised.
+
+Each scenario in scenarios/advise/ has one thing wrong, which its first comment says.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+from llmqsim.metrics import stats
+from llmqsim.planner.advise.advise import advise
+from llmqsim.planner.advise.trial import Bench
+from llmqsim.planner.attain import Probe
+from llmqsim.planner.vary import with_replicas
+from llmqsim.simulation import prepare
+from tests.cli.commands import ROOT
+
+PLANTED = {
+    "slot_limit": ("slot_limit", "slots"),
+    "kv_starvation": ("kv_starvation", "memory_utilisation"),
+    "whales": ("head_of_line", "prefill_cap"),
+    "pd_ratio": ("pd_ratio", "pd_ratio"),
+    "routing": ("routing", "routing"),
+    "saturation": ("saturation", None),
+}
+"""scenario -> the cause, and the lever that mends it"""
+SEEDS = (0, 1, 2)
+OTHER_SEED = 977
+FRESH_RUNS = 20
+pytestmark = pytest.mark.long
+
+
+def bench(name: str, seed: int) -> Bench:
+    return Bench(str(ROOT / "scenarios" / "advise" / f"{name}.yaml"), seed=seed)
+
+
+@cache
+def advice(name: str, seed: int) -> dict:
+    return advise(bench(name, seed))
+
+
+@cache
+def fresh(name: str, seed: int) -> stats.Interval:
+    """What the advised deployment attains under seeds that the advice has not seen."""
+    told = advice(name, seed)
+    scenario = bench(name, seed).scenario([*told["stack"]["sets"].items(), ("run.seed", OTHER_SEED + seed)])
+    prepared = prepare(scenario)
+    if (left := told["hardware"]) is not None:
+        prepared = with_replicas(prepared, scenario.spec.replicas + left["add_replicas"]["replicas"])
+    return Probe(OTHER_SEED + seed).decide(prepared, fewest=FRESH_RUNS, most=FRESH_RUNS).interval(0)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("name", PLANTED)
+def test_the_planted_cause_comes_first(name, seed):
+    told = advice(name, seed)
+    cause, lever = PLANTED[name]
+    assert told["causes"][0]["cause"] == cause, told["causes"]
+    assert told["causes"][0]["lever"] == lever
+    if lever is None:
+        assert told["verdict"] == "add_gpus" and told["hardware"]["add_gpus"] >= 1
+        assert told["stack"]["utilisation"] > 0.85 and not told["stack"]["kept"]
+    else:
+        assert told["verdict"] == "levers" and told["hardware"] is None
+        assert told["stack"]["levers"] == [lever] and told["stack"]["gpus"] == told["base"]["gpus"]
+        assert told["stack"]["utilisation"] < 0.85
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("name", PLANTED)
+def test_the_stack_keeps_in_fresh_runs_what_it_promised(name, seed):
+    told, found = advice(name, seed), fresh(name, seed)
+    promised = (told["hardware"] or told["stack"])["attainment"]
+    assert found.mean >= 0.95
+    assert found.low <= promised["high"] and promised["low"] <= found.high
+
+
+def test_fresh_means_lie_inside_the_promised_intervals():
+    """95 % of intervals hold the truth; of 18, three outside would be a rare accident (5 % of the time)."""
+    inside = 0
+    for name in PLANTED:
+        for seed in SEEDS:
+            told = advice(name, seed)
+            promised = (told["hardware"] or told["stack"])["attainment"]
+            inside += promised["low"] <= fresh(name, seed).mean <= promised["high"]
+    assert inside >= 16
