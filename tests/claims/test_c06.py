@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import pytest
+
 from llmqsim.claims import c06
 from llmqsim.claims.c06 import Point, Workload
 from tests.claims.claims import measured, misses
@@ -15,6 +17,7 @@ def point(split: float, both: float, ttft: float = math.nan) -> Point:
     return Point(WORKLOAD, (1.0, 0.02), "budget_512", split, both, ttft)
 
 
+@pytest.mark.long
 def test_it_holds_with_other_seeds_than_it_was_found_with():
     assert misses("C06") == set()
     assert (
@@ -23,6 +26,7 @@ def test_it_holds_with_other_seeds_than_it_was_found_with():
     )
 
 
+@pytest.mark.long
 def test_the_shares_are_nested():
     """What is as quoted in both is so in goodput, and what rises wins; and it is not everywhere."""
     wins, rises, quoted = (line["simulated"] for check, line in measured("C06").items() if check.startswith("share"))
