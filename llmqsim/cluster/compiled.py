@@ -41,6 +41,8 @@ def why_not(table: RequestTable, deployment: Deployment, clients: Clients) -> st
         return "cost.model 'stations'"
     if not batchers.knows(deployment.batching):
         return f"engine.batching '{name_of('batching', deployment.batching)}'"
+    if deployment.ordering.preempts and not batchers.takes_ranks(deployment.batching):
+        return f"engine.ordering '{name_of('ordering', deployment.ordering)}', which preempts, beside this engine.batching"
     if not orders.knows(deployment.ordering, table):
         return f"engine.ordering '{name_of('ordering', deployment.ordering)}'"
     for key, (field, forms) in KNOWN.items():

@@ -46,6 +46,24 @@ def aged_ns(size, per_unit_ns):
 
 
 @kernel
+def quantum_ns(first_ns, level):
+    """MLFQ: service that a level gives, twice that of the level above; no more than FAR_NS."""
+    quantum = first_ns
+    for _ in range(level):
+        quantum = min(2 * quantum, FAR_NS)
+    return quantum
+
+
+@kernel
+def first_level(prefill_ns, first_ns, levels):
+    """MLFQ: the first level whose quantum covers a prefill, or the last."""
+    level = 0
+    while level < levels - 1 and quantum_ns(first_ns, level) < prefill_ns:
+        level += 1
+    return level
+
+
+@kernel
 def goodput_key(arrival_ns, now_ns, generated_tokens, prefill_ns, cost_ns, ttft_ns, e2e_ns):
     """(0, cost) of who can still meet its targets (-1: none), (1, arrival) of who has none, (2, arrival) of who can't."""
     if ttft_ns < 0 and e2e_ns < 0:

@@ -69,8 +69,29 @@ ORDERS = [
     ("vtc", {"prompt_weight": 3, "output_weight": 7}),
     ("longest_prefix", {"most_waiting": 5}),
     ("longest_prefix", {}),
+    ("learned_rank", {"preempt": False, "starvation": 4, "period": 2}),
 ]
 """that look again"""
+
+
+PREEMPTIVE = [
+    ("priority", {"preempt": True}),
+    ("edf", {"preempt": True}),
+    ("srpt", {}),
+    ("srpt", {"by": "total", "ageing": 20.0}),
+    ("mlfq", {"quantum_s": 0.01, "starvation_s": 0.1}),
+    ("mlfq", {"quantum_s": 0.003, "levels": 3, "starvation_s": 3.0}),
+    ("learned_rank", {"starvation": 4, "period": 2}),
+    ("learned_rank", {"starvation": 30, "period": 5}),
+]
+
+
+def of_any_rank(seed: int) -> Compared:
+    """Case number `seed` under an ordering that preempts: other victims or clients, pipeline stages now and then."""
+    case = (compared, of_any_victims, compared, of_any_clients)[seed % 4](seed // 4)
+    ordering, order = PREEMPTIVE[seed // 4 % len(PREEMPTIVE)]
+    changed = dict(ordering=ordering, order=order, batching="continuous", policy={}, stages=1 + (seed % 11 == 3))
+    return replace(case, case=replace(case.case, servers=case.case.servers | changed))
 
 
 def of_any_order(seed: int) -> Compared:
@@ -137,7 +158,7 @@ def first_difference(seeds: range) -> str | None:
         if told := differences(case, keep_steps=True):
             return f"{told}: {case}"
     for seed in seeds:
-        for case in (of_any_batching(seed), of_any_victims(seed), of_any_order(seed), of_any_clients(seed)):
+        for case in (of_any_batching(seed), of_any_victims(seed), of_any_order(seed), of_any_rank(seed), of_any_clients(seed)):
             told = differences(case, keep_steps=seed % 3 > 0)
             if told not in ([], ["fell back"]):
                 return f"case {seed}: {told}: {case}"

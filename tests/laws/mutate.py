@@ -606,6 +606,71 @@ MUTATIONS: dict[str, tuple[str, str, str]] = {
         "            arena[entry_at(arena, last) + Q_SIBLING] = following\n",
         "",
     ),
+    "ranks: who has made no token is displaced": (
+        "batchers/ranked/kernels.py",
+        "if arena[at + S_KNOWN] <= arena[at + S_ENTERED] or is_drafted",
+        "if is_drafted",
+    ),
+    "ranks: who has a token in this step is displaced": (
+        "batchers/ranked/kernels.py",
+        " or is_drafted(arena, step, at, slot):",
+        ":",
+    ),
+    "ranks: the first who runs gives way": (
+        "batchers/ranked/kernels.py",
+        "if comes_after(its_level, its_value, its_row, level, value, row):",
+        "if False:",
+    ),
+    "ranks: who is displaced leaves more than he held": (
+        "batchers/ranked/kernels.py",
+        "free += held_blocks(",
+        "free += 1 + held_blocks(",
+    ),
+    "ranks: swapped requests displace nobody": (
+        "batchers/ranked/kernels.py",
+        "if not displace(batcher, table, arena, base, step, slot, row, known, now):\n                return False",
+        "if True:\n                return False",
+    ),
+    "ranks: who is displaced counts as short of memory": (
+        "batchers/ranked/kernels.py",
+        "give_way(table, arena, base, step, victim, False, now)",
+        "give_way(table, arena, base, step, victim, False, now)\n        arena[step + T_PREEMPTED] = 1",
+    ),
+    "ranks: who loses its place is in the queue at once": (
+        "orders/fixed/kernels.py",
+        "        only_welcomes,\n        take_back_in,\n",
+        "        only_welcomes,\n        is_sorted,\n",
+    ),
+    "ranks: nobody is rescued": (
+        "orders/mlfq/kernels.py",
+        "< order.starvation_ns:",
+        "< NEVER:",
+    ),
+    "ranks: all quanta alike": (
+        "orders/mlfq/kernels.py",
+        "rules.quantum_ns(order.quantum_ns, level)",
+        "order.quantum_ns",
+    ),
+    "ranks: nobody skips a level": (
+        "orders/mlfq/kernels.py",
+        "1 + rules.first_level(prefill_ns, order.quantum_ns, order.levels)",
+        "1",
+    ),
+    "ranks: swapped requests can not starve": (
+        "orders/kernels.py",
+        "return arena[base + R_RUNNING] + arena[base + R_SWAPPED]",
+        "return arena[base + R_RUNNING]",
+    ),
+    "ranks: promoted for ever": (
+        "orders/learned_rank/kernels.py",
+        "max(0, arena[at + M_PROMOTED] - 1)",
+        "arena[at + M_PROMOTED]",
+    ),
+    "ranks: nobody is promoted": (
+        "orders/learned_rank/kernels.py",
+        "arena[at + M_PROMOTED] = order.period",
+        "arena[at + M_PROMOTED] = 0",
+    ),
     "victims: most KV": (
         "step/kernels.py",
         "return -arena[at + S_COMPUTED]",
@@ -681,20 +746,28 @@ def _hangs(*_) -> None:
 def concerns(file: str, case: Compared) -> bool:
     """Does a case run what was broken, where that is one ordering's own?"""
     folder = file.removeprefix("orders/").rpartition("/")[0]
-    return not file.startswith("orders/") or folder in ("", case.case.servers["ordering"])
+    return not file.startswith("orders/") or folder in ("", "fixed", case.case.servers["ordering"])
 
 
 def run(name: str) -> str:
     """In the mutant's process: the first case on which the engines differ (or at which the mutant breaks down)."""
     signal.signal(signal.SIGALRM, _hangs)
     from tests.laws.compiled_cases import compared, differences, rare
-    from tests.laws.kind_cases import of_any_batching, of_any_clients, of_any_order, of_any_victims, rare_clients
+    from tests.laws.kind_cases import (
+        of_any_batching,
+        of_any_clients,
+        of_any_order,
+        of_any_rank,
+        of_any_victims,
+        rare_clients,
+    )
     from tests.laws.router_cases import admitted, rare_routed, routed
 
     make = of_any_batching if MUTATIONS[name][0].startswith("batchers/") or name.startswith("pipeline") else compared
     make = of_any_clients if name.startswith("clients:") else make
     make = routed if name.startswith("routers:") else admitted if name.startswith("doors:") else make
     make = of_any_order if name.startswith("orders:") else make
+    make = of_any_rank if name.startswith("ranks:") else make
     make = of_any_victims if name.startswith("victims:") else make
     first = [*rare(), *rare_clients(), *rare_routed()]
     cases = [*first, *islice(filter(partial(concerns, MUTATIONS[name][0]), map(make, count())), CASES)]

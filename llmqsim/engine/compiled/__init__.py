@@ -103,7 +103,8 @@ class Replicas:
             "due": clients,
             "answers": len(self._table) if self._router.listens else slots,
             "draft": 3 * slots * at.DRAFT,  # a row may be taken back and given again
-            "scratch": 2 * slots,
+            "scratch": 3 * slots,
+            "marks": len(self._table) * at.MARKS if orders.needs_rows(self._batcher.order) else 0,
             "targets": classes * at.TARGETS,
             "times": victims.longest(self._table) + 2 if self._asks_times(servers) else 0,
             "queue": len(self._table) * at.ENTRY if self._fixed else 0,
@@ -175,6 +176,7 @@ class Replicas:
             at.G_HOST_BLOCKS: self._host_blocks,
             at.G_LOOKS_AGAIN: not isinstance(self._batcher.order, orders.Fixed),
             at.G_TENANTS: self._tenants,
+            at.G_MARKS: place["marks"],
             at.G_TARGETS: place["targets"],
             at.G_PREFILL_NS: place["times"],
             **victims.words(servers),

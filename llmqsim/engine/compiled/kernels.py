@@ -110,9 +110,9 @@ def advance(batcher, table, arena, costs, params, base, commit_limit, form_limit
             break
         elif stride_on(batcher, table, arena, costs, params, base, commit_limit, form_limit) == 0:
             if not form_ahead(batcher, table, arena, costs, params, base, form_ns):
-                return STUCK
+                return STUCK if arena[G_FAULT] == DONE else arena[G_FAULT]
     arena[arena[G_NEXT_NS] + arena[base + R_INDEX]] = min(end_ns, deliver_ns, form_ns)
-    return DONE
+    return arena[G_FAULT]
 
 
 @kernel

@@ -61,6 +61,7 @@ LIMB = 1 << 60
     G_SLOPE,
     G_LOOKS_AGAIN,
     G_TENANTS,
+    G_MARKS,
     G_FRONT,
     G_DRAFT,
     G_SCRATCH,
@@ -114,7 +115,7 @@ LIMB = 1 << 60
     G_LOOP_OF,
     G_LAST_CLIENT_NS,
     GLOBALS,
-) = range(90)
+) = range(91)
 
 # Scalars of a replica.
 (
@@ -161,6 +162,8 @@ LIMB = 1 << 60
     R_STALE,
     R_LATE,
     R_MEMORY,
+    R_TAIL,
+    R_FIRST,
     R_LAST_SENT,
     R_OLDEST_ROW,
     R_RETRY_NS,
@@ -215,7 +218,7 @@ LIMB = 1 << 60
     U_CUT,
     U_ABORTED,
     _END,
-) = range(95)
+) = range(97)
 R_CLOCKS = _END
 """four words, as rules.WAIT_*"""
 U_OUTSIDE = R_CLOCKS + 4
@@ -268,6 +271,8 @@ D_SLOT, D_TOKENS, D_SAMPLES, D_QUERY, D_KV, DRAFT = range(6)
 # A row of the request table in a queue that is sorted by keys, see queue/kernels.py.
 Q_NEXT, Q_LEVEL, Q_BASE, Q_SLOT, Q_RANK, Q_VALUE, Q_CHILD, Q_SIBLING, ENTRY = range(9)
 NOT_IN_LINE, FRONT, IN_ORDER = range(3)
+MARKS = 4
+"""words that an ordering may keep for each row"""
 NO_LIMIT = 1 << 60
 """tokens: nothing but slots and memory limits a step"""
 NOBODY_IN_LINE = -1

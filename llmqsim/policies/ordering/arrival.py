@@ -55,10 +55,8 @@ class Priority(Ordering):
         """Behind all of its priority."""
         return request.priority, now_ns
 
-    def fixed_keys(self, table: OrderingTable) -> FixedKeys | None:
+    def fixed_keys(self, table: OrderingTable) -> FixedKeys:
         """Priority, then arrival time."""
-        if self.preempt:
-            return None
         return FixedKeys(table.priority, np.zeros(len(table), np.int64), slope=1)
 
 

@@ -37,8 +37,6 @@ class Fixed(Ordering):
 
     def fixed_keys(self, table: OrderingTable) -> FixedKeys | None:
         """The same for all."""
-        if self.preempts:
-            return None
         rows = len(table)
         level, base = (np.broadcast_to(part, rows) for part in (self.level(table), self.base_ns(table)))
         return FixedKeys(level.astype(np.int64), base.astype(np.int64), self.slope)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from llmqsim.policies import rules
 from llmqsim.policies.order_view import OrderView
 from llmqsim.policies.protocol import Ordering, RequestView
 from llmqsim.registry import bound, param, register
@@ -135,10 +136,8 @@ class Mlfq(Ordering):
         if request.row in its.level:
             return
         prefill_ns = self.costs.prefill_ns(request.prompt_tokens)
-        level = 0
-        while level < self.levels - 1 and self._quantum_ns(level) < prefill_ns:
-            level += 1
-        its.level[request.row], its.attained_ns[request.row] = level, 0
+        its.level[request.row] = rules.first_level(prefill_ns, self.first_quantum_ns, self.levels)
+        its.attained_ns[request.row] = 0
         its.stepped_ns[request.row] = view.now_ns
         self._to_tail(its, request.row)
 
@@ -147,7 +146,7 @@ class Mlfq(Ordering):
         its: _Levels = view.state
         if view.now_ns < its.look_ns:
             return False
-        limit_ns = round(self.starvation_s * 1e9)
+        limit_ns = self.starvation_ns
         here = [r.row for r in (*view.running, *view.swapped, *view.waiting())]
         starved = [row for row in here if view.now_ns - its.stepped_ns[row] >= limit_ns]
         for row in starved:
@@ -164,7 +163,8 @@ class Mlfq(Ordering):
             row = request.row
             its.stepped_ns[row] = view.now_ns
             its.attained_ns[row] += duration_ns
-            if its.level[row] < self.levels - 1 and its.attained_ns[row] > self._quantum_ns(its.level[row]):
+            quantum_ns = rules.quantum_ns(self.first_quantum_ns, its.level[row])
+            if its.level[row] < self.levels - 1 and its.attained_ns[row] > quantum_ns:
                 its.level[row] += 1
                 its.attained_ns[row] = 0
                 self._to_tail(its, row)
@@ -177,8 +177,15 @@ class Mlfq(Ordering):
         """Behind all levels."""
         return self.levels, now_ns
 
-    def _quantum_ns(self, level: int) -> int:
-        return round(self.quantum_s * 1e9) << level
+    @property
+    def first_quantum_ns(self) -> int:
+        """Of level 0."""
+        return round(self.quantum_s * 1e9)
+
+    @property
+    def starvation_ns(self) -> int:
+        """Who was in no step for so long has starved."""
+        return round(self.starvation_s * 1e9)
 
     @staticmethod
     def _to_tail(its: _Levels, row: int) -> None:

@@ -38,8 +38,16 @@ class Continuous(NamedTuple):
     order: Any
 
 
-class PipelinedContinuous(NamedTuple):
-    """The same over pipeline stages, where not all who decode make a token in each step."""
+class ContinuousByRows(NamedTuple):
+    """The same request by request: over pipeline stages, where not all who decode make a token in each step, or under an
+    ordering that keeps an eye on each of them.
+    """
+
+    order: Any
+
+
+class RankedContinuous(NamedTuple):
+    """The same under an ordering that preempts."""
 
     order: Any
 
@@ -146,7 +154,10 @@ class Kernels(NamedTuple):
 
 
 def _continuous(policy: continuous.Continuous, order: NamedTuple, servers: Deployment, _) -> NamedTuple:
-    return PipelinedContinuous(order) if servers.cost.pipeline_stages > 1 else Continuous(order)
+    if servers.ordering.preempts:
+        return RankedContinuous(order)
+    by_rows = servers.cost.pipeline_stages > 1 or orders.needs_rows(order)
+    return ContinuousByRows(order) if by_rows else Continuous(order)
 
 
 def _multi_step(policy: multi_step.MultiStep, order: NamedTuple, servers: Deployment, _) -> MultiStep:
@@ -184,6 +195,8 @@ _FORMS = {
 """policy -> (module of its kernels, what makes the named tuple of policy, ordering's tuple, deployment and requests)"""
 _SORTED = (continuous.PartialPrefills, sglang.Sglang, static.Static)
 """those that pass over the head of the queue, send requests to its back, or look at all of it"""
+_RANKED = (continuous.Continuous,)
+"""those that have a compiled form for orderings that preempt"""
 _KERNELS: dict[type, Kernels] = {}
 
 
@@ -192,12 +205,19 @@ def knows(policy: Any) -> bool:
     return type(policy) in _FORMS
 
 
+def takes_ranks(policy: Any) -> bool:
+    """Has it a compiled form for orderings that preempt?"""
+    return type(policy) in _RANKED
+
+
 def form_of(servers: Deployment, table: RequestTable) -> NamedTuple:
     """The kernels' argument for a deployment's batching policy and ordering; imports their kernels."""
     order = orders.form_of(servers, table)
     module, make = _FORMS[type(servers.batching)]
+    form = make(servers.batching, order, servers, table)
+    module = "ranked" if isinstance(form, RankedContinuous) else module
     import_module(f"llmqsim.engine.compiled.batchers.{module}.kernels")
-    return make(servers.batching, order, servers, table)
+    return form
 
 
 def needs_sorted_queue(policy: Any) -> bool:

@@ -26,6 +26,12 @@ class Fixed(NamedTuple):
     code: int
 
 
+class FixedRanked(NamedTuple):
+    """The same where running requests have a place among those that wait."""
+
+    code: int
+
+
 class Srpt(NamedTuple):
     """Shortest remaining processing time. per_unit_ns : of a token, 0 where nobody ages."""
 
@@ -56,6 +62,21 @@ class LongestPrefix(NamedTuple):
     most_waiting: int
 
 
+class LearnedRank(NamedTuple):
+    """vllm-ltr."""
+
+    starvation: int
+    period: int
+
+
+class Mlfq(NamedTuple):
+    """FastServe."""
+
+    quantum_ns: int
+    levels: int
+    starvation_ns: int
+
+
 class Kernels(NamedTuple):
     """What an ordering is made of, by the names of the faces below."""
 
@@ -78,11 +99,17 @@ def _goodput_first(policy: deadline.GoodputFirst, table: RequestTable) -> Goodpu
     return GoodputFirst(policy.review_steps, *policy.costs.decode_step_ns(policy.batch), float(table.re_estimate))
 
 
+def _mlfq(policy: service.Mlfq, table: RequestTable) -> Mlfq:
+    return Mlfq(policy.first_quantum_ns, policy.levels, policy.starvation_ns)
+
+
 _FORMS = {
     size.Srpt: ("srpt", _srpt),
     deadline.GoodputFirst: ("goodput_first", _goodput_first),
     service.Vtc: ("vtc", lambda policy, table: Vtc(policy.prompt_weight, policy.output_weight)),
     cache.LongestPrefix: ("longest_prefix", lambda policy, table: LongestPrefix(policy.most_waiting)),
+    service.LearnedRank: ("learned_rank", lambda policy, table: LearnedRank(policy.starvation, policy.period)),
+    service.Mlfq: ("mlfq", _mlfq),
 }
 """ordering that looks again -> (module of its kernels, what makes its named tuple)"""
 _KERNELS: dict[type, Kernels] = {}
@@ -90,8 +117,6 @@ _KERNELS: dict[type, Kernels] = {}
 
 def knows(ordering: Any, table: RequestTable) -> bool:
     """Has an ordering a compiled form?"""
-    if ordering.preempts:
-        return False
     return type(ordering) in _FORMS or (not ordering.reviews and keys_of(ordering, table) is not None)
 
 
@@ -106,14 +131,19 @@ def keys_of(ordering: Any, table: RequestTable) -> FixedKeys | None:
 def form_of(servers: Deployment, table: RequestTable) -> NamedTuple:
     """The kernels' argument for a deployment's ordering; imports its kernels."""
     ordering = servers.ordering
-    module, make = _FORMS.get(type(ordering), ("fixed", lambda *_: Fixed(0)))
+    module, make = _FORMS.get(type(ordering), ("fixed", lambda *_: FixedRanked(0) if ordering.preempts else Fixed(0)))
     import_module(f"llmqsim.engine.compiled.orders.{module}.kernels")
     return make(ordering, table)
 
 
 def needs_times(ordering: Any) -> bool:
     """Does it ask how long prompts take?"""
-    return isinstance(ordering, deadline.GoodputFirst)
+    return isinstance(ordering, deadline.GoodputFirst | service.Mlfq)
+
+
+def needs_rows(order: NamedTuple) -> bool:
+    """Does it keep words for each request, and look at every one in every step?"""
+    return isinstance(order, LearnedRank | Mlfq)
 
 
 def tenants(order: NamedTuple, table: RequestTable) -> int:

@@ -23,6 +23,27 @@ def waiting(arena, base):
 
 
 @kernel
+def inside(arena, base):
+    """How many run or are swapped."""
+    return arena[base + R_RUNNING] + arena[base + R_SWAPPED]
+
+
+@kernel
+def slot_inside(arena, base, place):
+    """The slots of those who run, in admission order, then of those who are swapped, by arrival."""
+    running = arena[base + R_RUNNING]
+    if place < running:
+        return arena[arena[base + R_ORDER] + place]
+    return arena[arena[base + R_SWAPS] + place - running]
+
+
+@kernel
+def mark_at(arena, row):
+    """Where the words lie that an ordering keeps for a row."""
+    return arena[G_MARKS] + row * MARKS
+
+
+@kernel
 def welcome(order, table, arena, base):
     """New requests join, each as of its own time; who has been taken back since is only noted."""
     row = arena[base + R_COMING_ROW]
@@ -62,17 +83,22 @@ def take_back_in(order, table, arena, base, now):
 @kernel
 def sort_again(order, table, arena, base, now):
     """Everybody but those at the front gets a new key."""
-    row = empty(arena, base)
+    put_in_line(order, table, arena, base, empty(arena, base), True, now)
+    arena[base + R_STALE] = arena[base + R_LATE] = 0
+
+
+@kernel
+def put_in_line(order, table, arena, base, row, anew, now):
+    """A row, and all that are chained to it, stand in the queue again. anew : with the keys of now."""
     while row >= 0:
         at = entry_at(arena, row)
         following = arena[at + Q_SIBLING]
-        if arena[at + Q_RANK] == IN_ORDER:
+        if anew and arena[at + Q_RANK] == IN_ORDER:
             level, value = key_of(order, table, arena, base, row, arena[at + Q_SLOT], now)
             push_key(arena, base, row, level, value)
         else:
             push(arena, base, row, arena[at + Q_RANK], arena[at + Q_VALUE])
         row = following
-    arena[base + R_STALE] = arena[base + R_LATE] = 0
 
 
 # For orderings that need only some of the faces.

@@ -97,6 +97,22 @@ def empty(arena, base):
 
 
 @kernel
+def empty_in_order(arena, base):
+    """The same in order, of a queue in which nobody stands at the front."""
+    first = last = NOBODY_IN_LINE
+    while head(arena, base) >= 0:
+        row = pop(arena, base)
+        arena[entry_at(arena, row) + Q_RANK] = IN_ORDER
+        arena[entry_at(arena, row) + Q_SIBLING] = NOBODY_IN_LINE
+        if first < 0:
+            first = row
+        else:
+            arena[entry_at(arena, last) + Q_SIBLING] = row
+        last = row
+    return first
+
+
+@kernel
 def pop(arena, base):
     """Take the top off; returns it. Its children are melded in pairs, then the pairs from the last to the first."""
     top = arena[base + R_TOP]

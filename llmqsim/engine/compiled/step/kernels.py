@@ -134,12 +134,19 @@ def lost(arena, at, tokens):
 
 
 @kernel
+def is_drafted(arena, step, at, slot):
+    """Has a request a row in the step that is being formed?"""
+    drafted = arena[at + S_DRAFT]
+    return drafted < arena[step + T_ROWS] and arena[arena[G_DRAFT] + drafted * DRAFT + D_SLOT] == slot
+
+
+@kernel
 def take_back(arena, base, step, slot):
     """Undo `put` for a request that loses its memory while the step is formed; nothing if it has no row."""
     at = slot_at(arena, base, slot)
-    row = arena[G_DRAFT] + arena[at + S_DRAFT] * DRAFT
-    if arena[at + S_DRAFT] >= arena[step + T_ROWS] or arena[row + D_SLOT] != slot:
+    if not is_drafted(arena, step, at, slot):
         return
+    row = arena[G_DRAFT] + arena[at + S_DRAFT] * DRAFT
     tokens = arena[row + D_TOKENS]
     arena[row + D_SLOT] = GONE
     if arena[row + D_SAMPLES] != 0:
@@ -185,6 +192,13 @@ def attention(arena, costs, params, step):
 
 @kernel
 def preempt(table, arena, base, step, slot, last, now):
+    """A running request loses its blocks as memory is short; nobody new enters then in most policies' steps."""
+    give_way(table, arena, base, step, slot, last, now)
+    arena[step + T_PREEMPTED] = 1
+
+
+@kernel
+def give_way(table, arena, base, step, slot, last, now):
     """A running request loses its blocks: to the host, or it is to compute them again.
 
     last: it waits at the end of the queue, its KV is not kept cached.
@@ -198,7 +212,6 @@ def preempt(table, arena, base, step, slot, last, now):
     leave_order(arena, base, at)
     table[PREEMPTIONS, arena[at + S_ROW]] += 1
     arena[base + U_PREEMPTIONS] += 1
-    arena[step + T_PREEMPTED] = 1
     arena[at + S_PREEMPTED_NS] = now
     if arena[G_SWAPS] != 0:
         if is_worth_a_swap(arena, at, blocks) and swap_out(table, arena, base, step, slot, blocks, held):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from llmqsim.engine.compiled.batchers import Continuous, Kernels, PipelinedContinuous, made_of
+from llmqsim.engine.compiled.batchers import Continuous, ContinuousByRows, Kernels, made_of
 from llmqsim.engine.compiled.batchers.rows.kernels import by_rows
 from llmqsim.engine.compiled.group.kernels import close_group, commit_grouped, form_grouped, open_group
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
@@ -52,4 +52,4 @@ def close(arena, base):
 
 
 made_of(Continuous, Kernels(draft, form_next, commit_next, stride, close, victim))
-made_of(PipelinedContinuous, by_rows(draft))
+made_of(ContinuousByRows, by_rows(draft))

@@ -20,4 +20,9 @@ def nothing_to_close(arena, base):
 
 def by_rows(draft) -> Kernels:
     """The kernels of a policy that has only a draft of its own."""
-    return Kernels(draft, form, commit, no_stride, nothing_to_close, victim)
+    return by_rows_with(draft, victim)
+
+
+def by_rows_with(draft, loser) -> Kernels:
+    """The same with a choice of its own of who gives way."""
+    return Kernels(draft, form, commit, no_stride, nothing_to_close, loser)

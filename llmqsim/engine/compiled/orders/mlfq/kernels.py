@@ -1,0 +1,125 @@
+"""Skip-join multi-level feedback queue: Mlfq of policies/ordering/service.py in arrays.
+
+R_MEMORY : nobody can starve before this time. R_TAIL, R_FIRST : the last and the first place that was given.
+"""
+
+from __future__ import annotations
+
+from llmqsim.engine.compiled.blocks.kernels import slot_of
+from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
+from llmqsim.engine.compiled.orders import Kernels, Mlfq, made_of
+from llmqsim.engine.compiled.orders.kernels import (
+    does_not_note_leaves,
+    does_not_note_strides,
+    inside,
+    mark_at,
+    put_in_line,
+    slot_inside,
+    strides_alone,
+    take_back_in,
+    welcome,
+)
+from llmqsim.engine.compiled.queue.kernels import empty_in_order, entry_at
+from llmqsim.jit import kernel
+from llmqsim.policies import rules
+from llmqsim.requests import INDEX
+
+PROMPT_TOKENS = INDEX["prompt_tokens"]
+M_LEVEL, M_ATTAINED_NS, M_PLACE, M_STEPPED_NS = range(4)
+"""of a row: its level and 1 (0: it has not joined); time that it was in steps since it came there; its place in it; when
+it was last in a step, or joined"""
+
+
+@kernel
+def key_of(order, table, arena, base, row, slot, now):
+    """(level, place in it)."""
+    at = mark_at(arena, row)
+    return arena[at + M_LEVEL] - 1, arena[at + M_PLACE]
+
+
+@kernel
+def late_key_of(order, table, arena, base, row, slot, now):
+    """Behind all levels."""
+    return order.levels, now
+
+
+@kernel
+def to_tail(arena, base, at):
+    """To the end of its level."""
+    arena[base + R_TAIL] += 1
+    arena[at + M_PLACE] = arena[base + R_TAIL]
+
+
+@kernel
+def joined(order, table, arena, base, row, slot, now):
+    """Skip the levels that its prefill would run through at once."""
+    at = mark_at(arena, row)
+    if arena[at + M_LEVEL] == 0:
+        prefill_ns = arena[arena[G_PREFILL_NS] + table[PROMPT_TOKENS, row]]
+        arena[at + M_LEVEL] = 1 + rules.first_level(prefill_ns, order.quantum_ns, order.levels)
+        arena[at + M_ATTAINED_NS] = 0
+        arena[at + M_STEPPED_NS] = now
+        to_tail(arena, base, at)
+
+
+@kernel
+def rescue(order, arena, base, row, now):
+    """To the front of level 0, if a request has starved; has it?"""
+    at = mark_at(arena, row)
+    if now - arena[at + M_STEPPED_NS] < order.starvation_ns:
+        return False
+    arena[base + R_FIRST] -= 1
+    arena[at + M_LEVEL], arena[at + M_ATTAINED_NS], arena[at + M_PLACE] = 1, 0, arena[base + R_FIRST]
+    arena[at + M_STEPPED_NS] = now
+    return True
+
+
+@kernel
+def look_again(order, table, arena, base, now):
+    """Rescue who has starved, those inside first, then those who wait in their order."""
+    welcome(order, table, arena, base)
+    if now < arena[base + R_MEMORY]:
+        return
+    starved, oldest = False, NEVER
+    for place in range(inside(arena, base)):
+        row = arena[slot_of(arena, base, slot_inside(arena, base, place)) + S_ROW]
+        starved = rescue(order, arena, base, row, now) or starved
+        oldest = min(oldest, arena[mark_at(arena, row) + M_STEPPED_NS])
+    first = row = empty_in_order(arena, base)
+    while row >= 0:
+        starved = rescue(order, arena, base, row, now) or starved
+        oldest = min(oldest, arena[mark_at(arena, row) + M_STEPPED_NS])
+        row = arena[entry_at(arena, row) + Q_SIBLING]
+    arena[base + R_MEMORY] = (oldest if oldest < NEVER else now) + order.starvation_ns
+    put_in_line(order, table, arena, base, first, starved, now)
+
+
+@kernel
+def ran(order, table, arena, base, step, now):
+    """Count the step; whoever has used up its quantum goes down."""
+    for place in range(arena[G_DRAFT], arena[G_DRAFT] + arena[step + T_ROWS] * DRAFT, DRAFT):
+        if arena[place + D_SLOT] != GONE:
+            at = mark_at(arena, arena[slot_of(arena, base, arena[place + D_SLOT]) + S_ROW])
+            level = arena[at + M_LEVEL] - 1
+            arena[at + M_STEPPED_NS] = now
+            arena[at + M_ATTAINED_NS] += arena[step + T_DURATION_NS]
+            if level < order.levels - 1 and arena[at + M_ATTAINED_NS] > rules.quantum_ns(order.quantum_ns, level):
+                arena[at + M_LEVEL] += 1
+                arena[at + M_ATTAINED_NS] = 0
+                to_tail(arena, base, at)
+
+
+made_of(
+    Mlfq,
+    Kernels(
+        key_of,
+        late_key_of,
+        joined,
+        does_not_note_leaves,
+        look_again,
+        take_back_in,
+        ran,
+        strides_alone,
+        does_not_note_strides,
+    ),
+)
