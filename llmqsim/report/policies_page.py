@@ -38,7 +38,7 @@ engine:
 
 **Who preempts.** An ordering that preempts puts running and waiting requests in one list at every step: tokens, slots and memory go from its top, and memory for the next token is taken from its end. Where the KV of those who give way goes is said by `engine.preemption`. A request that has made no token since it last entered is never displaced for a waiting one: each entry brings a token, so that every run ends. Served by `batching: continuous`.
 
-**Which engine.** Orderings whose keys are fixed when a request joins can run in the compiled engine (marked *fixed keys*: arrival, sizes with linear ageing, deadlines); those that look again at every step, and those that preempt, run in the reference engine. `run.engine: auto` decides, and says so.
+**Which engine.** Every ordering, batching, preemption and routing policy of this page runs in the compiled engine. Orderings whose keys are fixed when a request joins (marked *fixed keys*: arrival, sizes with linear ageing, deadlines) cost it next to nothing; those that look again cost a look at all who wait, and those that preempt a look at all who run, at every step ([benchmarks.md](benchmarks.md)). Of policies of your own, orderings with fixed keys run there ([add_a_policy.md](add_a_policy.md)). `run.engine: auto` decides, and says so.
 
 One of your own: [add_a_policy.md](add_a_policy.md).
 """
