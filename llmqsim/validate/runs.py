@@ -134,8 +134,8 @@ def _static(machine: Servers, load: Traffic, entry: Mapping[str, Any]) -> None:
 def _long_prompts(machine: Servers, load: Traffic) -> None:
     """TensorRT-LLM takes prompts whole: where nobody states its token budget, the longest must fit beside all others."""
     if machine.product == "trtllm" and "max_num_batched_tokens" not in machine.engine and not load.static:
-        if load.longest_prompt + load.clients > TRT_TOKEN_BUDGET:
-            machine.engine["max_num_batched_tokens"] = load.longest_tokens
+        if (together := load.longest_prompt + load.clients) > TRT_TOKEN_BUDGET:
+            machine.engine["max_num_batched_tokens"] = max(together, load.longest_tokens)
             machine.engine["max_model_len"] = load.longest_tokens
 
 
