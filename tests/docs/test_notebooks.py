@@ -13,11 +13,13 @@ from tests.cli.commands import python_environment
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 SIZES = {
     "comparing_policies": {"LLMQSIM_NOTEBOOK_REQUESTS": "250"},
+    "queue_discipline_beats_cards": {"LLMQSIM_NOTEBOOK_REQUESTS": "700", "LLMQSIM_NOTEBOOK_RUNS": "2"},
     "sizing_from_your_trace": {"LLMQSIM_NOTEBOOK_REQUESTS": "3000"},
     "launch_demo": {"LLMQSIM_DEMO_REQUESTS": "6000", "LLMQSIM_DEMO_RUNS": "2"},
 }
 SAYS = {
     "comparing_policies": ("short_first against fcfs", "by tokens, prompt and output", "against itself on other traffic"),
+    "queue_discipline_beats_cards": ("paged memory", "one card with good rules"),
     "sizing_from_your_trace": ("by means", "at 4/3 of the rate:"),
     "launch_demo": ("real lengths, least outstanding", "23 replicas"),
 }
