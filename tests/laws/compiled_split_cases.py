@@ -65,7 +65,7 @@ def split_case(seed: int) -> SplitCase:
         reserve_tokens=pick(0, 0, 6),
         waiting_share=pick(None, None, 0.05, 0.5),
     )
-    link = KvLink("test", pick(1, 400, 10**6), pick(0, 0, GRID_NS, 777), pick(0, 0, 1000), pick(True, False))
+    link = KvLink("test", pick(1, 1, 400, 10**6), pick(0, 0, GRID_NS, 777, 40 * GRID_NS), pick(0, 0, 1000), pick(True, False))
     placement = pick({}, {}, {"min_prompt_tokens": 15}, {"min_uncached_tokens": 8}, {"min_uncached_share": 0.5})
     step = tuple(int(part) * grid for part in (step[0] + 1, step[1] // 2, step[2] // 2))
     host = pick((0, 0), (0, 0), (GRID_NS, 2 * GRID_NS), (123, 4567))
@@ -87,7 +87,9 @@ def split_case(seed: int) -> SplitCase:
             max_num_batched_tokens=pick(2, 4) * chunks,
             watermark=0.0,
         )
-    return SplitCase(tuple(rows), prefill, decode, step, terms, link, placement, host, loop=loop, pauses_ns=pauses)
+    return SplitCase(
+        tuple(rows), prefill, decode, step, terms, link, placement, host, (), None, loop, pauses, pick(1, 1, 3)
+    )
 
 
 def hosted(fleet: Fleet, seed: int) -> Fleet:
@@ -103,7 +105,7 @@ def differences(seed: int) -> list[str]:
     """What differs between the engines."""
     case = split_case(seed)
     fleet = hosted(case.fleet(), seed)
-    until_ns = None if seed % 4 else case.step[0] * (3 + seed % 29)
+    until_ns = None if seed % 4 else case.step[0] * (3 + 7 * seed % 97)
     assert why_not(case.table(), fleet, case.clients()) is None
     found, tables = [], []
     for engine in ("reference", "compiled"):

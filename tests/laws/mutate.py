@@ -12,10 +12,13 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from tests.laws.split_mutations import SPLIT_MUTATIONS
 
 if TYPE_CHECKING:
     from tests.laws.compiled_cases import Compared
@@ -718,6 +721,8 @@ MUTATIONS: dict[str, tuple[str, str, str]] = {
     ),
 }
 
+MUTATIONS |= SPLIT_MUTATIONS
+
 
 def verdict(name: str) -> str:
     """Break one place, run the law's cases, and say what it says."""
@@ -752,6 +757,26 @@ def concerns(file: str, case: Compared) -> bool:
 def run(name: str) -> str:
     """In the mutant's process: the first case on which the engines differ (or at which the mutant breaks down)."""
     signal.signal(signal.SIGALRM, _hangs)
+    for number, check in _checks(name):
+        signal.alarm(LONGEST_CASE_S)
+        try:
+            told = check()
+        except Exception as error:  # whatever a mutant does to itself, it was noticed
+            told = [f"{type(error).__name__}: {error}"]
+        finally:
+            signal.alarm(0)
+        if told not in ([], ["fell back"]):
+            return f"{FOUND} {number}: {'; '.join(told)}"
+    return f"{NOT_FOUND} for all of {CASES} cases"
+
+
+def _checks(name: str) -> Iterator[tuple[int, Callable[[], list[str]]]]:
+    """The law's cases for one mutation: the number of each, and what says how the engines differ on it."""
+    if name.startswith("pools:"):
+        from tests.laws import compiled_split_cases
+
+        yield from ((seed, partial(compiled_split_cases.differences, seed)) for seed in range(CASES))
+        return
     from tests.laws.compiled_cases import compared, differences, rare
     from tests.laws.kind_cases import (
         of_any_batching,
@@ -772,16 +797,7 @@ def run(name: str) -> str:
     first = [*rare(), *rare_clients(), *rare_routed()]
     cases = [*first, *islice(filter(partial(concerns, MUTATIONS[name][0]), map(make, count())), CASES)]
     for number, case in enumerate(cases, -len(first)):
-        signal.alarm(LONGEST_CASE_S)
-        try:
-            told = differences(case, keep_steps=number % 3 > 0 and number >= 0)
-        except Exception as error:  # whatever a mutant does to itself, it was noticed
-            told = [f"{type(error).__name__}: {error}"]
-        finally:
-            signal.alarm(0)
-        if told not in ([], ["fell back"]):
-            return f"{FOUND} {number}: {'; '.join(told)}"
-    return f"{NOT_FOUND} for all of {CASES} cases"
+        yield number, partial(differences, case, keep_steps=number % 3 > 0 and number >= 0)
 
 
 if __name__ == "__main__":

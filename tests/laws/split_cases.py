@@ -44,10 +44,16 @@ class SplitCase:
     """clients of a closed loop, ns over which they start, ns at which they stop; None: an open loop"""
     pauses_ns: tuple[int, int] = (0, 0)
     """turnaround and longest think time of its clients"""
+    classes: int = 1
+    """of the requests, in turn"""
 
     def table(self) -> RequestTable:
         """A fresh table."""
         table = Case(self.requests, self.decode, self.step, self.host_ns, self.groups).table()
+        if self.classes > 1:
+            plain, table = table, RequestTable(len(table), tuple(f"class {i}" for i in range(self.classes)))
+            table.data[:] = plain.data
+            table.data[INDEX["class_id"]] = np.arange(len(plain)) % self.classes
         if self.loop is not None:
             table.data[[INDEX["arrival_ns"], INDEX["intended_ns"]]] = UNSET
             table.data[INDEX["think_ns"]] = np.arange(len(table)) % 3 * self.pauses_ns[1] // 2

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from llmqsim.cost.kernels import outside_box, padded_tokens
 from llmqsim.engine.compiled.books.kernels import add, gap_bin
-from llmqsim.engine.compiled.split.blocks.kernels import come_back, release
+from llmqsim.engine.compiled.split.blocks.kernels import release
 from llmqsim.engine.compiled.split.layout import *  # noqa: F403  (names of words, nothing else)
 from llmqsim.engine.compiled.split.queue.kernels import tally
 from llmqsim.engine.compiled.split.step.kernels import start, step_at
@@ -41,7 +41,6 @@ def end_request(arena, state, at, row, now):
     if state[row, S_STAGE] == WAITING:
         state[row, S_WAIT_PREEMPTED_NS] += now - state[row, S_PREEMPTED_NS]
         unstack(arena, at, row)
-        come_back(arena, state, at, row, 0)
     full = state[row, S_COMPUTED] // arena[at + R_BLOCK_SIZE]
     release(arena, state, at, state[row, S_HELD], min(full, state[row, S_HELD]), OF_NOBODY)
     state[row, S_HELD] = 0
