@@ -45,13 +45,17 @@ def table(case: str, kind: str) -> list[str]:
             print(f"{name}: has no compiled form", file=sys.stderr)
     for _ in range(ROUNDS):
         least = {name: min(seconds, _seconds(case, kind, name)) for name, seconds in least.items()}
-    lines = [f"| `{case}` | `{name}` | {seconds:.3f} | {seconds / least[usual]:.2f} |" for name, seconds in least.items()]
+    lines = [
+        f"| `{case}` | `{name}` | {seconds:.3f} | {seconds / least[usual]:.2f} |" for name, seconds in least.items()
+    ]
     return [f"| case | {kind} | CPU s | of `{usual}` |", "| --- | --- | ---: | ---: |", *lines]
 
 
 def _seconds(case: str, kind: str, name: str) -> float:
     """CPU seconds of a case under a policy. Raises ScenarioError where the compiled engine does not know it."""
-    chosen = (f"engine.ordering={name}",) if kind == "ordering" else (SHARED, f"routing={_router(name, REPLICAS[case])}")
+    chosen = (
+        (f"engine.ordering={name}",) if kind == "ordering" else (SHARED, f"routing={_router(name, REPLICAS[case])}")
+    )
     return sum(timed(case, "run.engine=compiled", *SEEN, *chosen)["parts"].values())
 
 

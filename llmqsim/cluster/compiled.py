@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from llmqsim.clients import Clients
 from llmqsim.cluster.admission import refuse_unservable
+from llmqsim.cluster.asked import Asked
 from llmqsim.cluster.fleet import Fleet
 from llmqsim.cost.lower import StepCost
 from llmqsim.engine.compiled import MoreSlots, NotCompiled, Replicas, batchers, orders
@@ -18,7 +21,7 @@ from llmqsim.engine.compiled.routers.forms import ROUTERS, Router
 from llmqsim.engine.compiled.victims import VICTIMS
 from llmqsim.engine.deployment import Deployment
 from llmqsim.policies.ordering import Fcfs
-from llmqsim.policies.protocol import FixedKeys
+from llmqsim.policies.protocol import FixedKeys, Routing
 from llmqsim.records import GapHistogram, ReplicaUsage
 from llmqsim.packed import PIECE_ROWS
 from llmqsim.registry import name_of
@@ -26,7 +29,6 @@ from llmqsim.requests import COLUMNS, GIVEN, INDEX, UNSET, Outcome, Reason, Requ
 
 KNOWN = {
     "engine.preemption": ("preemption", tuple(VICTIMS)),
-    "routing": ("routing", tuple(ROUTERS)),
     "admission": ("admission", tuple(DOORS)),
 }
 """scenario key -> (field of Deployment, policies that have a compiled form)"""
@@ -49,6 +51,8 @@ def why_not(table: RequestTable, deployment: Deployment, clients: Clients) -> st
         policy = getattr(deployment, field)
         if type(policy) not in forms:
             return f"{key} '{name_of(field, policy)}'"
+    if type(deployment.routing) not in ROUTERS and (reason := _cannot_ask(table, deployment, clients)):
+        return f"routing '{name_of('routing', deployment.routing)}' {reason}"
     if deployment.late_binding is not None:
         return "routing.late_binding"
     if clients.retries is not None:
@@ -67,6 +71,15 @@ def _strange_prefixes(table: RequestTable, deployment: Deployment) -> str | None
     if (np.diff(table.prefixes.offsets) * deployment.options.block_size > table.prompt_tokens).any():
         return "prompts whose answers share prefixes, too"
     return None
+
+
+def _cannot_ask(table: RequestTable, deployment: Deployment, clients: Clients) -> str | None:
+    """Why a router of one's own can't be asked from outside, when a request is due."""
+    if type(deployment.routing).finished is not Routing.finished:
+        return "of one's own, which hears of ends"
+    if clients.loops or not are_plain(table, clients):
+        return "of one's own, with clients that wait or give up"
+    return None if deployment.admission.open else "of one's own, behind admission"
 
 
 def _caches(deployment: Deployment) -> bool:
@@ -132,7 +145,8 @@ class CompiledCluster:
         elif loop is not None:
             replicas.run_loop(loop, clients.turnaround_ns, until_ns)
         else:
-            self._serve(replicas, until_ns)
+            ask = Asked(self.table, deployment, replicas).choose if self._router.asks else None
+            self._serve(replicas, until_ns, ask)
             replicas.run_out(until_ns)
         return replicas
 
@@ -144,7 +158,7 @@ class CompiledCluster:
             return None
         return orders.keys_of(ordering, self.table)
 
-    def _serve(self, replicas: Replicas, until_ns: int | None) -> None:
+    def _serve(self, replicas: Replicas, until_ns: int | None, ask: Callable[[int], int] | None) -> None:
         """Send the rows of an open loop: all at once, or, where the table is streamed, stretch by stretch of them.
 
         After each stretch the replicas are brought to the next row's time, and the rows that are over are packed.
@@ -158,7 +172,7 @@ class CompiledCluster:
                 turn = self._deal(first, end, turn, until_ns)
                 replicas.offer(first, end)
             else:
-                replicas.send(end, until_ns)
+                replicas.send(end, until_ns, ask)
             next_ns = int(table.intended_ns[end]) if end < rows else None
             if next_ns is not None and (until_ns is None or next_ns < until_ns):
                 replicas.run_up_to(next_ns)

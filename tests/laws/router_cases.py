@@ -7,10 +7,14 @@ NUMBA_DISABLE_JIT=1 the compiled engine is plain Python.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
+from llmqsim.policies.protocol import Routing
+from llmqsim.policies.views import RoutedRequest, RouterView
+from llmqsim.registry import register
 from llmqsim.requests import INDEX, RequestTable
 from tests.laws.cases import GRID_NS, Case
 from tests.laws.compiled_cases import Compared, compared, differences
@@ -48,6 +52,33 @@ ADMISSION = [
 REPORTS = ("least_loaded", "least_kv")
 
 
+@register("routing", "test_own")
+@dataclass(frozen=True)
+class Own(Routing):
+    """A router of one's own, which looks at all that there is, and remembers whom it sent where."""
+
+    reads_signals = True
+    sees_state = True
+    draws = 1
+
+    def start(self, replicas: int) -> list:
+        """How many requests each has had."""
+        return [0] * replicas
+
+    def choose(self, state: list, request: RoutedRequest, replicas: Sequence[RouterView]) -> int:
+        """Something of everything."""
+
+        def order(replica: RouterView) -> float:
+            signal = replica.signal
+            known = 3 * signal.waiting + 2 * signal.running + signal.held_blocks + replica.outstanding
+            since = replica.blocks_since + replica.sent_since + replica.block_size + min(9, replica.usable_blocks)
+            return known + since + state[replica.index] / 4 + request.draws[0] * (replica.index + request.row % 3)
+
+        index = min(replicas, key=order).index
+        state[index] += request.prompt_tokens % 3 + len(request.prefix_blocks)
+        return index
+
+
 @dataclass(frozen=True)
 class Routed(Compared):
     """A case whose requests have what routers look at."""
@@ -80,6 +111,16 @@ def admitted(seed: int) -> Routed:
     if random.random() < 0.2 and not servers["route"]:
         servers["replicas"] = 1
     return replace(case, case=replace(case.case, servers=servers), has_deadlines=name == "deadline")
+
+
+def asked(seed: int) -> Routed:
+    """Case number `seed` under a router of one's own, with requests that are sent when they are due."""
+    random = np.random.default_rng([20261203, seed])
+    case = routed(seed)
+    age_ns = int(random.integers(0, 4)) * int(random.choice([GRID_NS, 1_234_567]))
+    servers = case.case.servers | dict(routing="test_own", route={}, signal_age_ns=age_ns)
+    servers["replicas"] = int(random.integers(1, 4))
+    return replace(case, case=replace(case.case, servers=servers), loop=None, crowd=None)
 
 
 def routed(seed: int) -> Routed:
@@ -125,7 +166,7 @@ def first_difference(seeds: range) -> str | None:
         if told := differences(case, keep_steps=True):
             return f"{told}: {case}"
     for seed in seeds:
-        for case in (routed(seed), admitted(seed)):
+        for case in (routed(seed), admitted(seed), asked(seed)):
             told = differences(case, keep_steps=seed % 3 > 0)
             if told not in ([], ["fell back"]):
                 return f"case {seed}: {told}: {case}"

@@ -7,6 +7,7 @@ all who decode as one).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from llmqsim.engine.compiled import layout as at
 from llmqsim.engine.compiled.clients import Crowd
 from llmqsim.engine.compiled.prefix import Keys, number_keys
 from llmqsim.engine.compiled.routers.forms import Router
-from llmqsim.engine.compiled.routers.layout import F_SEEN_NS
+from llmqsim.engine.compiled.routers.layout import F_CHOICE, F_SEEN_NS
 from llmqsim.engine.deployment import Deployment
 from llmqsim.errors import InvariantError
 from llmqsim.kv import prefix as prefix_pool
@@ -317,11 +318,21 @@ class Replicas:
             entries[rows[:-1], at.Q_NEXT] = rows[1:]
             self.arena[base + at.R_LAST_SENT] = rows[-1]
 
-    def send(self, end: int, until_ns: int | None) -> None:
-        """Send each row up to `end` to the replica that the router chooses when it is due, up to `until_ns`."""
+    @property
+    def counts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Requests in flight, int64[replicas]; reports, and what was sent since, int64[replicas, words]: as they change."""
+        reports, since = self._region("router_reports"), self._region("router_since")
+        return self._region("outstanding"), reports.reshape(self._count, -1), since.reshape(self._count, -1)
+
+    def send(self, end: int, until_ns: int | None, ask: Callable[[int], int] | None = None) -> None:
+        """Send each row up to `end` to the replica that the router chooses when it is due, up to `until_ns`.
+
+        ask : where a row goes, for a policy without a compiled form.
+        """
         from llmqsim.engine.compiled import kernels
 
         self.arena[at.G_ROWS] = end
+        self._ask = ask
         self._call_all(kernels.route, END_OF_TIME if until_ns is None else until_ns)
 
     def run_up_to(self, now_ns: int) -> None:
@@ -378,6 +389,8 @@ class Replicas:
             self._drain()
             if code == at.DONE:
                 return
+            if code == at.ASK:
+                self.arena[self._place["router"] + F_CHOICE] = self._ask(int(self.arena[at.G_NEXT_ROW]))
             if code == at.CACHED_TWICE:
                 raise NotCompiled("a request that was swapped has to recompute, and its blocks may be cached twice")
             if code == at.TOO_LONG:

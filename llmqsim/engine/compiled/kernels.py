@@ -11,7 +11,7 @@ from llmqsim.engine.compiled.books.kernels import look as look_at_queue
 from llmqsim.engine.compiled.books.kernels import tally
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
 from llmqsim.engine.compiled.queue.kernels import chain, entry_at, join
-from llmqsim.engine.compiled.routers import admit, choose, ended, hear_reports, look, next_report
+from llmqsim.engine.compiled.routers import admit, asks, choose, ended, hear_reports, look, next_report
 from llmqsim.engine.compiled.step.kernels import (
     OUTCOME,
     REPLICA_OF,
@@ -144,6 +144,8 @@ def route(batcher, router, table, arena, costs, params, stop_ns):
         else:
             look(router, table, arena, now)
             table[ARRIVAL, row] = now
+            if asks(router, arena):
+                return ASK
             if admit(router, table, arena, costs, row, now):
                 send(router, table, arena, costs, row, now)
             arena[G_NEXT_ROW] += 1

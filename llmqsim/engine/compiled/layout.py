@@ -343,7 +343,7 @@ GAPS = 4096
 FORMED, NOBODY, SHORT = range(3)
 
 # What a kernel answers: done so far, or why it stopped early.
-DONE, LOG_IS_FULL, STUCK, CACHED_TWICE, TOO_LONG, MORE_SLOTS = range(6)
+DONE, LOG_IS_FULL, STUCK, CACHED_TWICE, TOO_LONG, MORE_SLOTS, ASK = range(7)
 
 LOG_COLUMNS = 9
 """as records.StepLog, and since when the replica waited for the step to end"""

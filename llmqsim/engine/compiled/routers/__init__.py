@@ -29,6 +29,7 @@ class Kernels(NamedTuple):
     choose: Any
     look: Any
     admit: Any
+    asks: Any
     ended: Any
     next_report: Any
     hear_reports: Any
@@ -55,6 +56,11 @@ def look(router, table, arena, now):
 def admit(router, table, arena, costs, row, now):
     """May a request that arrives now enter? If not, its outcome is written."""
     return _KERNELS[type(router)].admit(table, arena, costs, row, now)
+
+
+def asks(router, arena):
+    """Has the policy itself to be asked where a request goes, and not been yet?"""
+    return _KERNELS[type(router)].asks(arena)
 
 
 def ended(router, table, arena, row):
@@ -88,6 +94,12 @@ def _look(router, table, arena, now):
 def _admit(router, table, arena, costs, row, now):
     kernel = _KERNELS[router.instance_class].admit
     return lambda router, table, arena, costs, row, now: kernel(table, arena, costs, row, now)
+
+
+@overload(asks, inline="always")
+def _asks(router, arena):
+    kernel = _KERNELS[router.instance_class].asks
+    return lambda router, arena: kernel(arena)
 
 
 @overload(ended, inline="always")

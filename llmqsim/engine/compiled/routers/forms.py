@@ -116,11 +116,15 @@ class Router:
 
     def __init__(self, servers: Deployment, table: RequestTable):
         policy, replicas, period_ns = servers.routing, servers.replicas, servers.signal_age_ns
-        alone = replicas == 1 and not period_ns  # then there is nothing to choose, nor to hear
-        self.form = _any(1, in_turn=True) if alone else ROUTERS[type(policy)](policy, table, replicas)
+        if type(policy) not in ROUTERS:
+            self.form = _any(replicas, load=at.ASKED)
+        elif replicas == 1 and not period_ns:  # there is nothing to choose, nor to hear
+            self.form = _any(1, in_turn=True)
+        else:
+            self.form = ROUTERS[type(policy)](policy, table, replicas)
         self.door, self._reason = DOORS[type(servers.admission)](servers.admission), reason(servers.admission)
         self.picks = self.form.picks
-        self.reports = self.form.load in (at.REQUESTS, at.BLOCKS) or self.door.reads_reports
+        self.reports = self.form.load in (at.REQUESTS, at.BLOCKS, at.ASKED) or self.door.reads_reports
         self._rows, self._replicas = len(table), replicas
         self._sessions = 0 if self.form.sessions is None else int(self.form.sessions.max(initial=-1)) + 1
         self.period_ns = period_ns if self.reports else 0
@@ -139,6 +143,11 @@ class Router:
     def listens(self) -> bool:
         """Does it have to know which requests have ended?"""
         return self.form.load == at.WORK or self.period_ns > 0 or self.door.kind == at.IN_TIME
+
+    @property
+    def asks(self) -> bool:
+        """Is the policy itself asked, because it has no compiled form?"""
+        return self.form.load == at.ASKED
 
     @property
     def is_blind(self) -> bool:
@@ -187,6 +196,7 @@ class Router:
             at.F_PERIOD_NS: self.period_ns,
             at.F_REPORT_NS: NEVER,
             at.F_REPORTED_NS: -1,
+            at.F_CHOICE: -1,
             at.F_WEIGHTS: floats,
             at.F_DOOR: self.door.kind,
             at.F_REASON: self._reason,
@@ -199,7 +209,7 @@ class Router:
         self._fill_rows(arena, place)
         if self.door.kind == at.IN_TIME:
             arena[router + at.F_ENDS] = first = place["router_ends"]
-            arena[first :][: at.LINE * self._replicas].reshape(-1, at.LINE)[:, at.E_FIRST] = -1
+            arena[first:][: at.LINE * self._replicas].reshape(-1, at.LINE)[:, at.E_FIRST] = -1
         if form.load == at.MATCH:
             self._fill_memory(arena, place)
 

@@ -29,13 +29,15 @@ from __future__ import annotations
     F_FILLED_NS,
     F_ENDS,
     F_LIMITS,
+    F_CHOICE,
     FRONT,
-) = range(27)
+) = range(28)
 """F_WEIGHTS, F_LIMITS: places in `costs`, not in the arena"""
 
-OUTSTANDING, REQUESTS, BLOCKS, WORK, MATCH = range(5)
+OUTSTANDING, REQUESTS, BLOCKS, WORK, MATCH, ASKED = range(6)
 """F_LOAD, what makes a replica the better choice: fewer requests in flight, requests that it has, blocks that it holds, work
-that is expected in flight; or blocks of the prompt that were sent there, weighed against requests in flight"""
+that is expected in flight; or blocks of the prompt that were sent there, weighed against requests in flight. ASKED: the
+policy itself says so, in Python (F_CHOICE)"""
 
 OPEN, BUCKET, CAP_IN_FLIGHT, CAP_WAITING, IN_TIME = range(5)
 """F_DOOR, who may enter"""

@@ -34,6 +34,9 @@ def choose(table, arena, costs, row):
         remember(arena, row, index)
     elif arena[arena[G_ROUTER] + F_LOAD] == OUTSTANDING:
         index = pick(arena, row)
+    elif arena[arena[G_ROUTER] + F_LOAD] == ASKED:
+        index = arena[arena[G_ROUTER] + F_CHOICE]
+        arena[arena[G_ROUTER] + F_CHOICE] = -1
     else:
         index = least_loaded(arena, costs)
     begun(table, arena, row, index)
@@ -208,7 +211,7 @@ def blocks_of(arena, row):
 
 @kernel
 def sent_before(arena, row, index):
-    """Leading blocks of a prompt that were sent to a replica, and are remembered: most often all or none, else by bisection."""
+    """Leading blocks of a prompt that were sent to a replica and are remembered: often all or none, else by bisection."""
     first, end = blocks_of(arena, row)
     memory, low, high = memory_of(arena, index), first, end
     if first == end or arena[block_at(arena, memory, first) + B_NEWER] == 0:
@@ -270,4 +273,10 @@ def forget(arena, memory, block):
     arena[memory + M_COUNT] -= 1
 
 
-made_of(Weighing, Kernels(choose, look, admit, ended, next_report, hear_reports))
+@kernel
+def asks(arena):
+    """Has the policy itself to be asked, and not been yet?"""
+    return arena[arena[G_ROUTER] + F_LOAD] == ASKED and arena[arena[G_ROUTER] + F_CHOICE] < 0
+
+
+made_of(Weighing, Kernels(choose, look, admit, asks, ended, next_report, hear_reports))
