@@ -44,8 +44,7 @@ def _now(told: dict[str, Any]) -> str:
         f"{figures(told['rate_per_s'])} req/s arrive, {_rate(base['capacity_per_s'])} keep the SLO",
         _price(base),
     ]
-    if base["utilisation"] is not None:
-        said.append(f"throughput {percent(base['utilisation'])} of saturated")
+    said.append(f"throughput {percent(base['utilisation'])} of saturated")
     return "; ".join(said)
 
 

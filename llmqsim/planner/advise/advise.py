@@ -8,18 +8,18 @@ from typing import Any
 
 from llmqsim.errors import UserError
 from llmqsim.hardware.prices import parse_prices
-from llmqsim.metrics.stability import stability
 from llmqsim.planner.advise import commands
-from llmqsim.planner.advise.causes import HIGH, causes
+from llmqsim.planner.advise.causes import causes
 from llmqsim.planner.advise.facts import Facts
 from llmqsim.planner.advise.hardware import needed, spared
 from llmqsim.planner.advise.levers import all_levers
 from llmqsim.planner.advise.rows import Dropped, Row, table
 from llmqsim.planner.advise.stack import Stack, build, judged
-from llmqsim.planner.advise.trial import Bench, Trial, completed_per_s, difference
+from llmqsim.planner.advise.trial import Bench, Trial, difference
 from llmqsim.planner.attain import KEPT, Attained
 from llmqsim.planner.limits import ONE_TRAFFIC
 from llmqsim.planner.size import share_text
+from llmqsim.planner.utilisation import SATURATED, diagnose
 from llmqsim.planner.vary import loops
 
 NO_HARDWARE, LEVERS, HARDWARE, OUT_OF_REACH, UNDECIDED = (
@@ -42,11 +42,10 @@ def advise(bench: Bench, prices: Sequence[str] = ()) -> dict[str, Any]:
     met = now.judged == KEPT
     stack = Stack((), base, now) if met else build(bench, base, rows)
     left = None if stack.kept else needed(stack)
-    load = {"as_it_is": _utilisation(base), "with_levers": _utilisation(stack.trial)}
-    named = [] if met else causes(base.facts, rows, load["with_levers"], short=not stack.kept)
+    named = [] if met else causes(base.facts, rows, stack.trial.utilisation, short=not stack.kept)
     return {
         "verdict": (verdict := _verdict(now, stack, left)),
-        "explanation": _explanation(verdict, named, stack, left, load["with_levers"]),
+        "explanation": _explanation(verdict, named, stack, left),
         "causes": named,
         "scenario": bench.path,
         "question": scenario.spec.question,
@@ -58,11 +57,11 @@ def advise(bench: Bench, prices: Sequence[str] = ()) -> dict[str, Any]:
             **_deployment(base, own),
             "attainment": _limits(now),
             "stability": now.verdict,
-            "utilisation": load["as_it_is"],
+            **_filled(base, now),
         },
         "levers": [_row(bench, row, own) for row in rows],
         "left_out": [_left_out(bench, base, one) for one in dropped],
-        "stack": _stack(bench, base, stack, own, load["with_levers"]) if stack.levers else None,
+        "stack": _stack(bench, base, stack, own) if stack.levers else None,
         "hardware": left,
         "gpus_spared": None if met else spared(base, stack),
         "command": commands.advise(bench, prices),
@@ -103,16 +102,6 @@ def _check_run(base: Trial) -> None:
         )
 
 
-def _utilisation(trial: Trial) -> float | None:
-    """Throughput at the load as it is over saturated throughput: how full the servers are, whatever steps say."""
-    full, result = trial.saturated_per_s, trial.facts.result
-    if full is None:
-        return None
-    drowning = stability(result.table, result.due)["verdict"] == "overloaded"
-    done = completed_per_s(result) if drowning else trial.facts.rate_per_s
-    return None if done is None else min(1.0, done / full)
-
-
 def _verdict(now: Attained, stack: Stack, left: dict[str, Any] | None) -> str:
     if now.judged == KEPT:
         return NO_HARDWARE
@@ -123,11 +112,17 @@ def _verdict(now: Attained, stack: Stack, left: dict[str, Any] | None) -> str:
     return UNDECIDED if left is None or left["reason"] in (None, "not_decided", "not_searched") else OUT_OF_REACH
 
 
-def _explanation(
-    verdict: str, named: list[dict[str, Any]], stack: Stack, left: dict[str, Any] | None, full: float | None
-) -> str:
-    """The rule that gave the verdict, in a sentence. full : throughput over saturated throughput with all levers pulled."""
-    load = "" if full is None else f" at {100 * full:.0f} % of the saturated throughput"
+def _filled(base: Trial, now: Attained) -> dict[str, Any]:
+    """How full the servers are, and whose problem the missing attainment is by that rule (planner/utilisation.py)."""
+    told = now.told()
+    found = diagnose(told["mean"] or 0.0, told["asked"], base.utilisation, base.facts.summary["waiting_for"])
+    return {"utilisation": base.utilisation, "problem": found.problem, "problem_says": found.sentence}
+
+
+def _explanation(verdict: str, named: list[dict[str, Any]], stack: Stack, left: dict[str, Any] | None) -> str:
+    """The rule that gave the verdict, in a sentence."""
+    full = stack.trial.utilisation
+    load = f" at {100 * full:.0f} % of the saturated throughput"
     with_levers = "with all levers that help pulled" if stack.levers else "no lever is shown to help, and as it is"
     if verdict == NO_HARDWARE:
         return f"the SLO is kept{load}: no hardware is needed"
@@ -135,11 +130,8 @@ def _explanation(
         problem = named[0]["says"] if named else "no cause is shown"
         return f"the SLO is missed as it is, and kept with other settings{load}: no hardware is needed. {problem}"
     if verdict == HARDWARE:
-        why = (
-            "the GPUs are saturated"
-            if full is None or full >= HIGH
-            else "steps are too slow for the targets before that"
-        )
+        tight = "steps are too slow for the targets before that"
+        why = "the GPUs are saturated" if full >= SATURATED else tight
         return f"{with_levers}, the SLO is missed{load}: {why}; GPUs are needed"
     if verdict == OUT_OF_REACH:
         return f"no number of these GPUs keeps the SLO: {left['explanation']}"
@@ -186,7 +178,7 @@ def _left_out(bench: Bench, base: Trial, one: Dropped) -> dict[str, Any]:
     return {"lever": one.lever.name, "says": one.lever.says, "reason": one.reason, "command": command}
 
 
-def _stack(bench: Bench, base: Trial, stack: Stack, own: dict[str, float], load: float | None) -> dict[str, Any]:
+def _stack(bench: Bench, base: Trial, stack: Stack, own: dict[str, float]) -> dict[str, Any]:
     sets = commands.together([lever.sets for lever in stack.levers])
     preset = stack.trial.facts.places[0].options.preset
     options, others = commands.served(preset, sets)
@@ -200,7 +192,7 @@ def _stack(bench: Bench, base: Trial, stack: Stack, own: dict[str, float], load:
         "attainment": _limits(stack.attained),
         "gain": {"mean": gain.mean, "low": gain.low, "high": gain.high},
         "stability": stack.attained.verdict,
-        "utilisation": load,
+        "utilisation": stack.trial.utilisation,
         "kept": stack.kept,
         "vllm_serve": options,
         "other_changes": others,

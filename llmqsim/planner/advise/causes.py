@@ -21,6 +21,7 @@ from llmqsim.planner.advise.levers import (
     WORK,
 )
 from llmqsim.planner.advise.rows import Row
+from llmqsim.planner.utilisation import SATURATED
 
 MARKED = 0.2
 """share of all waiting from which a reason for waiting counts as a mark"""
@@ -28,21 +29,19 @@ PREEMPTED = 0.05
 """preemptions a request from which memory is short"""
 HEAVY = 6.0
 """times the median prompt from which the longest hundredth are whales"""
-HIGH = 0.85
-"""throughput over saturated throughput from which servers count as saturated"""
-GENERAL = (STEP_TIME, WORK, SATURATION)
+GENERAL = (STEP_TIME, WORK)
 """what almost any system could do with: named after causes that the queue's rules have"""
 
 
-def causes(facts: Facts, rows: Sequence[Row], utilisation: float | None, short: bool) -> list[dict[str, Any]]:
+def causes(facts: Facts, rows: Sequence[Row], utilisation: float, short: bool) -> list[dict[str, Any]]:
     """Causes, the first one first: cause, says, evidence, lever, gain. short : the SLO is missed with all levers pulled.
 
-    utilisation : throughput over saturated throughput with all levers pulled, None where it is not known.
+    utilisation : throughput over saturated throughput with all levers pulled.
     """
     found: dict[str, tuple[tuple, Row]] = {}
     for row in rows:
         cause = row.lever.cures
-        if row.lever.buys is not None or not row.helps or _MARKS[cause](facts) is None:
+        if cause not in _MARKS or not row.helps or _MARKS[cause](facts) is None:
             continue
         rank = (cause not in GENERAL, *row.gain)
         if cause not in found or rank > found[cause][0]:
@@ -51,9 +50,9 @@ def causes(facts: Facts, rows: Sequence[Row], utilisation: float | None, short: 
         _told(facts, cause, row) for cause, (_, row) in sorted(found.items(), key=lambda one: one[1][0], reverse=True)
     ]
     if short:
-        full = utilisation is not None and utilisation >= HIGH
-        cause = SATURATION if full or utilisation is None else STEP_TIME
-        named = [_bare(cause, _load_text(utilisation)), *(one for one in named if one["cause"] != cause)]
+        cause = SATURATION if utilisation >= SATURATED else STEP_TIME
+        evidence = f"with all levers pulled, throughput is {100 * utilisation:.0f} % of the saturated throughput"
+        named = [_bare(cause, evidence), *(one for one in named if one["cause"] != cause)]
     return named
 
 
@@ -70,12 +69,6 @@ def _told(facts: Facts, cause: str, row: Row) -> dict[str, Any]:
 
 def _bare(cause: str, evidence: str) -> dict[str, Any]:
     return {"cause": cause, "says": CAUSES[cause], "evidence": evidence, "lever": None, "gain": None}
-
-
-def _load_text(utilisation: float | None) -> str:
-    if utilisation is None:
-        return "no lever keeps the SLO"
-    return f"with all levers pulled, throughput is {100 * utilisation:.0f} % of the saturated throughput"
 
 
 def _slots(facts: Facts) -> str | None:
@@ -138,6 +131,6 @@ def _work(facts: Facts) -> str | None:
 
 _MARKS: dict[str, Callable[[Facts], str | None]] = {
     SLOTS: _slots, KV: _kv, HEAD_OF_LINE: _whales, RATIO: _ratio, ROUTING: _routing, BATCHING: _batching,
-    STEP_TIME: _late_steps, WORK: _work, SATURATION: _work,
+    STEP_TIME: _late_steps, WORK: _work,
 }  # fmt: skip
-"""cause to what the run shows of it, in words; None where it does not"""
+"""cause to what the run shows of it, in words; None where it does not. Saturation shows in what the levers can't mend."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from llmqsim.hardware.prices import price
 from llmqsim.metrics import slo
-from llmqsim.planner.bounds import Bounds, DecodeBounds, prefill_bounds
+from llmqsim.planner.bounds import Bounds
 from llmqsim.planner.size import arrival_rate
 from llmqsim.requests import RequestTable
 from llmqsim.result import Result
@@ -85,14 +85,6 @@ class Facts:
     def rate_per_s(self) -> float | None:
         """Arrivals a second; None where they depend on the run, or all come at once."""
         return arrival_rate(self.scenario, self.bounds.mix)
-
-    @property
-    def arithmetic_per_s(self) -> float | None:
-        """Requests a second that arithmetic says one prefill and one decode pool carry; None for other pools."""
-        if not self.split:
-            return None
-        kinds = {"prefill": lambda d: prefill_bounds(d, self.table), "decode": lambda d: DecodeBounds(d, self.table)}
-        return min(p.replicas * kinds[p.role](p.servers.deployment).capacity_per_s for p in self.places)
 
     @property
     def pooled(self) -> bool:

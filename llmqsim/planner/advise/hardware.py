@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from llmqsim.errors import ScenarioError, UserError
+from llmqsim.errors import UserError
 from llmqsim.metrics import stats
 from llmqsim.planner.advise.facts import Place
 from llmqsim.planner.advise.stack import Stack, judged, keeps
-from llmqsim.planner.advise.trial import Trial, compiled, least_margin
+from llmqsim.planner.advise.trial import Trial
 from llmqsim.planner.attain import KEPT, Attained
 from llmqsim.planner.size import Effort, Search, share_text
 from llmqsim.planner.split import with_pools
@@ -49,19 +49,11 @@ def _pools(trial: Trial) -> dict[str, Any]:
         if keeps(now := Trial(with_pools(trial.prepared, counts))):
             break
         steps = [counts | {name: counts[name] + 1} for name in counts]
-        counts = max(steps, key=lambda more: _first_margin(trial, more))
+        counts = max(steps, key=lambda more: Trial(with_pools(trial.prepared, more)).first_margin(1.0))
     fresh = judged(now)
     if fresh.judged != KEPT:
         return _nothing("not_decided", f"{sum(counts.values())} replicas do not show it: {share_text(fresh)}")
     return _told({name: counts[name] - places[name].replicas for name in counts}, tuple(places.values()), fresh)
-
-
-def _first_margin(trial: Trial, counts: dict[str, int]) -> float:
-    """Of one run; what preempts is not simulated, and worse than all else."""
-    try:
-        return least_margin(compiled(with_pools(trial.prepared, counts)).run(trial.seed, 0), trial.facts.objectives)
-    except ScenarioError:
-        return -1.0
 
 
 def _told(added: dict[str, int], places: tuple[Place, ...], attained: Attained) -> dict[str, Any]:

@@ -65,7 +65,7 @@ def look(bench: Bench, base: Trial, levers: Sequence[Lever]) -> tuple[list[tuple
     dropped: list[Dropped] = []
     for lever in levers:
         try:
-            trial = bench.trial(lever.overrides, quick=not base.slow or base.preempts)
+            trial = bench.trial(lever.overrides, quick=not base.slow)
             gains = [trial.first_margin(f) - before[f] for f in (factors if trial.searchable else factors[:1])]
         except UserError as error:
             dropped.append(Dropped(lever, _refusal(error, lever)))

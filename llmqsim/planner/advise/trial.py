@@ -10,16 +10,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
-from llmqsim.clients import Clients
-from llmqsim.cluster import compiled_split
-from llmqsim.errors import ScenarioError
-from llmqsim.metrics import slo, stats, usage
+from llmqsim.metrics import slo, stats
 from llmqsim.planner.advise.facts import Facts
 from llmqsim.planner.capacity import Curve
 from llmqsim.planner.replicate import alike
-from llmqsim.planner.vary import at_load, changed
+from llmqsim.planner.utilisation import saturated_tokens_per_s
+from llmqsim.planner.vary import changed
 from llmqsim.result import Result
 from llmqsim.scenario.load import Scenario, Sets, Variants, load
 from llmqsim.simulation import Prepared, prepare
@@ -32,8 +28,6 @@ SLOW_REPLICATIONS, SLOW_SEARCHED, SLOW_MEASURED = 4, 300, 600
 number, and no run at all (levers only) with more than the second"""
 STEP, REFINED = 1.25, 3
 MOST_FACTOR, LEAST_FACTOR = 16.0, 1 / 16
-DEEP, FLOODED = 4.0, 1.5
-"""times the load at which servers are thought to be saturated; raised until so many times more arrive than are completed"""
 
 
 @dataclass(frozen=True)
@@ -84,23 +78,15 @@ class Trial:
         """Does the reference engine run it?"""
         return self.facts.result.engine == "reference"
 
-    @cached_property
-    def preempts(self) -> bool:
-        """Is it slow only because a pool is so short that it preempts, which only the reference engine knows?"""
-        fleet = self.prepared.servers.everything
-        return self.slow and self.facts.pooled and compiled_split.why_not(self.facts.table, fleet, Clients()) is None
-
     @property
     def searchable(self) -> bool:
         """Can its capacity be searched in a reasonable time?"""
-        return not self.slow or self.preempts or len(self.facts.table) <= SLOW_SEARCHED
+        return not self.slow or len(self.facts.table) <= SLOW_SEARCHED
 
     @cached_property
     def curve(self) -> Loads:
         """Its runs by load."""
-        made = Loads(self.prepared, self.facts.objectives, self.facts.rate_per_s, self.replications, self.seed)
-        made.spare = self.facts.pooled and (self.preempts or not self.slow)
-        return made
+        return Loads(self.prepared, self.facts.objectives, self.facts.rate_per_s, self.replications, self.seed)
 
     def margins(self, factor: float = 1.0) -> list[float]:
         """Least margin over the objectives (share less what is asked), a replication each."""
@@ -141,50 +127,17 @@ class Trial:
         return stats.t_interval([c * self.facts.rate_per_s for c in self.crossings])
 
     @cached_property
-    def saturated_per_s(self) -> float | None:
-        """Requests a second that it completes with a queue that never ends, the SLO aside; None where none was reached.
-
-        Of pools what arithmetic says: one that is short preempts, and takes long to simulate.
-        """
-        if not self.searchable:
-            return None
-        if self.facts.pooled:
-            return self.facts.arithmetic_per_s
-        factor, scenario = DEEP, self._longer()
-        for _ in range(3):
-            result = Prepared(at_load(scenario, factor), self.prepared.servers).run(self.seed, 0)
-            window_s = float(np.ptp(result.table.arrival_ns[result.arrived])) / 1e9
-            if (done := completed_per_s(result)) and done * FLOODED * window_s < int(result.arrived.sum()):
-                return done
-            factor *= DEEP
-        return None
-
-    def _longer(self) -> Scenario:
-        """The scenario with requests enough that a queue stays while servers are full."""
-        requests, facts = self.prepared.scenario.spec.workload.requests, self.facts
-        if requests is None or facts.bounds.stations:
-            return self.prepared.scenario
-        enough = min(REQUESTS, 4 * facts.bounds.slots * facts.places[0].replicas)
-        return changed(self.prepared.scenario, {"workload.requests": max(requests, enough)})
+    def utilisation(self) -> float:
+        """Throughput at the load as it is over what the hardware carries at most (planner/utilisation.py), at most 1."""
+        full = saturated_tokens_per_s(self.prepared.scenario, self.seed)
+        return min(1.0, self.facts.summary["throughput"]["total_tokens_per_s"] / full) if full else 1.0
 
 
 class Loads(Curve):
-    """A curve of margins alone. spare : a load at which a pool preempts counts as too much, and is not simulated.
-
-    Only the reference engine knows such a run, and takes seconds for it. The load as it is, is simulated in any case.
-    """
-
-    spare = False
+    """A curve of margins alone, for many loads in little time."""
 
     def _run(self, faster: Prepared, replication: int) -> dict[str, Any]:
-        as_it_is = faster.scenario.spec == self.prepared.scenario.spec
-        try:
-            result = (compiled(faster) if self.spare and not as_it_is else faster).run(self.seed, replication)
-        except ScenarioError:
-            if not self.spare or as_it_is:
-                raise
-            return {"margin": -max(one.share for one in self.objectives)}
-        return {"margin": least_margin(result, self.objectives)}
+        return {"margin": least_margin(faster.run(self.seed, replication), self.objectives)}
 
 
 def difference(base: Trial, other: Trial, values: Sequence[float], others: Sequence[float]) -> stats.Interval:
@@ -224,9 +177,3 @@ def _crossing(curve: Curve, replication: int) -> float:
     if found is not None:
         return found
     return max(curve.points) if _never_broken(curve, replication) else 0.0
-
-
-def completed_per_s(result: Result) -> float | None:
-    """Completed requests a second, from the first arrival to the last answer."""
-    whole = usage.makespan(result.table, result.arrived, result.end_ns)
-    return usage.throughput(result.table, result.arrived, whole)["requests_per_s"]
