@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from llmqsim.clients import Clients
 from llmqsim.cluster.admission import refuse_unservable
 from llmqsim.cluster.fleet import DECODE, PREFILL, Fleet
@@ -41,11 +43,12 @@ def why_not(table: RequestTable, fleet: Fleet, clients: Clients) -> str | None:
         return f"admission '{name_of('admission', fleet.pools[0].deployment.admission)}'"
     if clients.retries is not None:
         return "clients that try again"
-    if not are_plain(table, clients):
-        return "pools with clients other than one closed loop, or an open one without a cap and time-outs"
+    if not are_plain(table, replace(clients, max_in_flight=clients.max_in_flight if clients.loops else None)):
+        return "pools with clients who give up, in several loops or in an order of their own"
     least, early = _condition(fleet)
-    if clients.loops and least and not (early or fleet.terms.pushes):
-        return "placement 'split' with a condition for a closed loop, where handoff.transfer is 'pull'"
+    waits = clients.loops or clients.max_in_flight is not None
+    if waits and least and not (early or fleet.terms.pushes):
+        return "placement 'split' with min_prompt_tokens for clients that wait for answers, where handoff.transfer is 'pull'"
     if table.prefixes is not None:
         return "pools with prompts that share prefixes"
     if SplitReplicas.words(len(table), tuple(pool.deployment for pool in fleet.pools)) * 8 > MOST_BYTES:
@@ -87,6 +90,7 @@ class CompiledSplitCluster:
         self.step_log: list[tuple] | None = [] if keep_steps else None
         self._fleet, self._clients = fleet, clients
         refuse_unservable(table, fleet)
+        self._arrival_ns = None if clients.max_in_flight is None else table.arrival_ns.copy()
 
     def run(self, until_ns: int | None = None) -> int:
         """Run until nothing is left to do, or up to `until_ns`; return the time, ns."""
@@ -94,6 +98,8 @@ class CompiledSplitCluster:
         pools = tuple(pool.deployment for pool in fleet.pools)
         in_turn = tuple(isinstance(pool.routing, RoundRobin) for pool in pools)
         self.table.open_rows(len(self.table))
+        if self._clients.max_in_flight is not None:  # held back in the client, a request does not know its arrival yet
+            self.table.arrival_ns[self.table.outcome != Outcome.REJECTED] = UNSET
         self.table.handoffs = HandoffTable(len(self.table))
         lane = fleet.lanes[tuple(pool.name for pool in fleet.pools)]
         keep_steps = self.step_log is not None
@@ -116,6 +122,8 @@ class CompiledSplitCluster:
         """Take back what the run wrote."""
         self.table.handoffs = None
         self.table.unpack()
+        if self._arrival_ns is not None:
+            self.table.arrival_ns[:] = self._arrival_ns
         if self._clients.loops:
             self.table.data[[INDEX["arrival_ns"], INDEX["intended_ns"]]] = UNSET
         for column in COLUMNS:

@@ -65,14 +65,14 @@ def split_case(seed: int) -> SplitCase:
         reserve_tokens=pick(0, 0, 6),
         waiting_share=pick(None, None, 0.05, 0.5),
     )
-    link = KvLink("test", pick(1, 1, 400, 10**6), pick(0, 0, GRID_NS, 777, 40 * GRID_NS), pick(0, 0, 1000), pick(True, False))
+    link = KvLink(
+        "test", pick(1, 1, 400, 10**6), pick(0, 0, GRID_NS, 777, 40 * GRID_NS), pick(0, 0, 1000), pick(True, False)
+    )
     placement = pick({}, {}, {"min_prompt_tokens": 15}, {"min_uncached_tokens": 8}, {"min_uncached_share": 0.5})
     step = tuple(int(part) * grid for part in (step[0] + 1, step[1] // 2, step[2] // 2))
     host = pick((0, 0), (0, 0), (GRID_NS, 2 * GRID_NS), (123, 4567))
     loop = (int(random.integers(1, 9)), int(pick(0, 0, 6) * grid), pick(None, None, int(40 * grid)))
     loop = pick(None, None, loop)
-    if loop is not None and placement.keys() == {"min_prompt_tokens"} and transfer == "pull":
-        placement = {}  # which the compiled engine has no form for
     pauses = pick((0, 0), (0, 2 * grid), (grid, 4 * grid))
     prefill, decode = pool(), pool()
     starved = dict(blocks=least + pick(0, 1, 3), max_num_seqs=pick(4, 8), scheduler_reserve_full_isl=False)
@@ -87,8 +87,12 @@ def split_case(seed: int) -> SplitCase:
             max_num_batched_tokens=pick(2, 4) * chunks,
             watermark=0.0,
         )
+    cap = pick(None, None, 1, 3) if loop is None else None
+    waits = loop is not None or cap is not None
+    if waits and placement.keys() == {"min_prompt_tokens"} and transfer == "pull":
+        placement = {}  # which the compiled engine has no form for
     return SplitCase(
-        tuple(rows), prefill, decode, step, terms, link, placement, host, (), None, loop, pauses, pick(1, 1, 3)
+        tuple(rows), prefill, decode, step, terms, link, placement, host, (), None, loop, pauses, pick(1, 1, 3), cap
     )
 
 

@@ -46,6 +46,8 @@ class SplitCase:
     """turnaround and longest think time of its clients"""
     classes: int = 1
     """of the requests, in turn"""
+    cap: int | None = None
+    """most requests in flight of an open loop"""
 
     def table(self) -> RequestTable:
         """A fresh table."""
@@ -62,7 +64,7 @@ class SplitCase:
     def clients(self) -> Clients:
         """Who sends the requests."""
         if self.loop is None:
-            return Clients(timeout_ns=self.timeout_ns)
+            return Clients(timeout_ns=self.timeout_ns, max_in_flight=self.cap, turnaround_ns=self.pauses_ns[0])
         clients, ramp_up, stop = self.loop
         return Clients((Loop(np.arange(len(self.requests)), clients, ramp_up, stop),), turnaround_ns=self.pauses_ns[0])
 

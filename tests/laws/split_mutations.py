@@ -133,4 +133,14 @@ SPLIT_MUTATIONS: dict[str, tuple[str, str, str]] = {
         "if gap != same_gap or state[row, S_CLASS] != class_id:",
         "if gap != same_gap:",
     ),
+    "pools: a place under the cap is free at once": (
+        "split/kernels.py",
+        "push(arena, G_TURNS, seen + arena[G_TURNAROUND_NS], 0)",
+        "push(arena, G_TURNS, seen, 0)",
+    ),
+    "pools: the cap lets one more in": (
+        "split/kernels.py",
+        "arena[G_IN_USE] < arena[G_CAP]:",
+        "arena[G_IN_USE] <= arena[G_CAP]:",
+    ),
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from llmqsim import jit
-from llmqsim.clients import Clients
+from llmqsim.clients import Clients, Loop
 from llmqsim.cost.lower import StepCost
 from llmqsim.engine import handoff
 from llmqsim.engine.compiled import read
@@ -73,7 +73,7 @@ class SplitReplicas:
         keep_steps: bool,
     ):
         self._table = table
-        self._loop = clients.loops[0] if clients.loops else None
+        self._loop, self._cap = clients.loops[0] if clients.loops else None, clients.max_in_flight
         self._pools = pools
         self._terms = terms
         self._link = link
@@ -85,8 +85,9 @@ class SplitReplicas:
         self._state = self._requests(table)
         self.arena = np.zeros(self._layout(rows, classes), dtype=np.int64)
         self._set_globals(lane, in_turn, condition, keep_steps)
+        self.arena[at.G_TURNAROUND_NS] = clients.turnaround_ns
         if self._loop is not None:
-            self._set_turns(clients.turnaround_ns)
+            self._set_turns(self._loop)
         for index in range(sum(self._counts)):
             self._set_replica(index, pools[index >= self._counts[0]], decodes=index >= self._counts[0])
 
@@ -107,7 +108,7 @@ class SplitReplicas:
         self._slots = [min(pool.options.max_num_seqs, max(1, rows)) for pool in self._pools]
         slots = max(self._slots)
         self._step = at.STEP + slots + rows + 2 * slots * self._terms.pushes
-        clients = self._loop.clients if self._loop else 0
+        clients = self._loop.clients if self._loop else min(self._cap or 0, rows)
         sizes = {"links": at.LINK * max(1, replicas), "gap_sums": 3 * classes, "turns": 2 * clients, "due": clients}
         sizes |= dict.fromkeys(("sent", "answered", "onward", "leases", "later"), 2 * rows)
         sizes |= dict.fromkeys(("asked", "go_on", "chunks"), rows)
@@ -131,10 +132,10 @@ class SplitReplicas:
         most = max(nodes(pool, rows) for pool in pools) * at.NODE
         return rows * (at.S_WORDS + 14) + sum(pool.replicas for pool in pools) * (8 * rows + most)
 
-    def _set_turns(self, turnaround_ns: int) -> None:
+    def _set_turns(self, loop: Loop) -> None:
         """Clients of the closed loop begin, in order of time: a heap already."""
-        loop, place = self._loop, self._place["turns"]
-        self.arena[[at.G_CLOSED, at.G_TURNS_SIZE, at.G_TURNAROUND_NS]] = 1, loop.clients, turnaround_ns
+        place = self._place["turns"]
+        self.arena[[at.G_CLOSED, at.G_TURNS_SIZE]] = 1, loop.clients
         self.arena[at.G_STOP_NS] = at.NEVER if loop.stop_ns is None else loop.stop_ns
         for client in range(loop.clients):
             starts_ns = client * loop.ramp_up_ns // loop.clients
@@ -155,6 +156,7 @@ class SplitReplicas:
             at.G_TRANSFER: TRANSFERS[terms.transfer],
             at.G_FIRST_TOKEN: FIRST_TOKENS[terms.first_token],
             at.G_LEAST_PROMPT: condition[0],
+            at.G_CAP: at.NEVER if self._cap is None else self._cap,
             at.G_CHOOSES_EARLY: condition[1] or terms.pushes,
             at.G_LEASE_NS: at.NEVER if terms.lease_ns is None else terms.lease_ns,
             at.G_RESERVE_BLOCKS: -(-terms.reserve_tokens // decode.options.block_size),

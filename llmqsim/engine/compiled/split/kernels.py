@@ -41,14 +41,21 @@ RESUMED = HANDOFF_INDEX["resumed_ns"]
 
 @kernel
 def send_due(table, marks, arena, state, now):
-    """Rows that are due leave their clients; what the servers could never serve does not."""
+    """Rows that are due leave their clients, in order, as the cap allows; what the servers could never serve does not."""
+    while earliest(arena, G_TURNS) == now:
+        pop(arena, G_TURNS)
+        arena[G_IN_USE] -= 1
     while arena[G_NEXT_ROW] < arena[G_ROWS]:
         row = arena[G_NEXT_ROW]
-        if table[OUTCOME, row] != REJECTED:
-            if table[INTENDED, row] > now:
-                return
-            set_out(table, marks, arena, state, row, now)
+        if table[OUTCOME, row] != REJECTED and table[INTENDED, row] > now:
+            break
         arena[G_NEXT_ROW] += 1
+    while arena[G_NEXT_SENT] < arena[G_NEXT_ROW] and arena[G_IN_USE] < arena[G_CAP]:
+        row = arena[G_NEXT_SENT]
+        arena[G_NEXT_SENT] += 1
+        if table[OUTCOME, row] != REJECTED:
+            arena[G_IN_USE] += 1
+            set_out(table, marks, arena, state, row, now)
 
 
 @kernel
@@ -75,10 +82,14 @@ def take_turns(table, marks, arena, state, now):
 
 @kernel
 def answered(table, arena, row, seen):
-    """A client has its answer: in a closed loop it turns around, thinks and comes back."""
+    """A client has its answer: in a closed loop it turns around, thinks and comes back; else its place under the cap is
+    free when it has turned around.
+    """
     arena[G_LAST_CLIENT_NS] = max(arena[G_LAST_CLIENT_NS], seen)
     if arena[G_CLOSED] != 0:
         push(arena, G_TURNS, seen + arena[G_TURNAROUND_NS] + table[THINK, row], table[CLIENT, row])
+    elif arena[G_CAP] < NEVER:
+        push(arena, G_TURNS, seen + arena[G_TURNAROUND_NS], 0)
 
 
 # An instant.

@@ -73,6 +73,9 @@ LONGEST_STEP = 1 << 38
     G_TURNS_SIZE,
     G_DUE,
     G_CLOSED,
+    G_CAP,
+    G_IN_USE,
+    G_NEXT_SENT,
     G_STOP_NS,
     G_TURNAROUND_NS,
     G_LOG_ROWS,
@@ -82,7 +85,7 @@ LONGEST_STEP = 1 << 38
     G_FIRST_REPLICA,
     G_STRIDE,
     GLOBALS,
-) = range(65)
+) = range(68)
 
 # How KV travels, and whose token the client sees first (engine/handoff.py).
 PULL, PUSH, LAYERWISE = range(3)
