@@ -674,6 +674,31 @@ MUTATIONS: dict[str, tuple[str, str, str]] = {
         "arena[at + M_PROMOTED] = order.period",
         "arena[at + M_PROMOTED] = 0",
     ),
+    "ranks: two who wait join the group": (
+        "batchers/ranked_group/kernels.py",
+        " or waiting(arena, base) > 1:",
+        ":",
+    ),
+    "ranks: a group whose prompts are cut": (
+        "batchers/ranked_group/kernels.py",
+        "free >= 0 and budget >= 0 and",
+        "free >= 0 and",
+    ),
+    "ranks: a group though clients hear who ends first": (
+        "batchers/ranked_group/kernels.py",
+        " or arena[G_ANSWERS] > 0",
+        "",
+    ),
+    "ranks: a group though the cache shows who ends first": (
+        "batchers/ranked_group/kernels.py",
+        "arena[G_CACHING] != 0 or ",
+        "",
+    ),
+    "ranks: the one who waits needs no memory": (
+        "batchers/ranked_group/kernels.py",
+        "if not rules.has_memory(must_fit, 0, 0, block_size, free, above):",
+        "if False:",
+    ),
     "victims: most KV": (
         "step/kernels.py",
         "return -arena[at + S_COMPUTED]",

@@ -52,6 +52,12 @@ class RankedContinuous(NamedTuple):
     order: Any
 
 
+class RankedByRows(NamedTuple):
+    """That request by request."""
+
+    order: Any
+
+
 class PartialPrefills(NamedTuple):
     """Several prompts share a step."""
 
@@ -154,9 +160,9 @@ class Kernels(NamedTuple):
 
 
 def _continuous(policy: continuous.Continuous, order: NamedTuple, servers: Deployment, _) -> NamedTuple:
-    if servers.ordering.preempts:
-        return RankedContinuous(order)
     by_rows = servers.cost.pipeline_stages > 1 or orders.needs_rows(order)
+    if servers.ordering.preempts:
+        return RankedByRows(order) if by_rows else RankedContinuous(order)
     return ContinuousByRows(order) if by_rows else Continuous(order)
 
 
@@ -215,7 +221,7 @@ def form_of(servers: Deployment, table: RequestTable) -> NamedTuple:
     order = orders.form_of(servers, table)
     module, make = _FORMS[type(servers.batching)]
     form = make(servers.batching, order, servers, table)
-    module = "ranked" if isinstance(form, RankedContinuous) else module
+    module = {RankedContinuous: "ranked_group", RankedByRows: "ranked"}.get(type(form), module)
     import_module(f"llmqsim.engine.compiled.batchers.{module}.kernels")
     return form
 

@@ -7,7 +7,7 @@ is what it was when the list was made.
 from __future__ import annotations
 
 from llmqsim.engine import rules
-from llmqsim.engine.compiled.batchers import RankedContinuous, made_of
+from llmqsim.engine.compiled.batchers import RankedByRows, made_of
 from llmqsim.engine.compiled.batchers.rows.kernels import by_rows_with
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
 from llmqsim.engine.compiled.orders import catch_up, key_of
@@ -193,4 +193,4 @@ def last_of_all(batcher, table, arena, base, now):
     return last
 
 
-made_of(RankedContinuous, by_rows_with(draft, last_of_all))
+made_of(RankedByRows, by_rows_with(draft, last_of_all))
