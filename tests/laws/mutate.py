@@ -684,16 +684,6 @@ MUTATIONS: dict[str, tuple[str, str, str]] = {
         "free >= 0 and budget >= 0 and",
         "free >= 0 and",
     ),
-    "ranks: a group though clients hear who ends first": (
-        "batchers/ranked_group/kernels.py",
-        " or arena[G_ANSWERS] > 0",
-        "",
-    ),
-    "ranks: a group though the cache shows who ends first": (
-        "batchers/ranked_group/kernels.py",
-        "arena[G_CACHING] != 0 or ",
-        "",
-    ),
     "ranks: the one who waits needs no memory": (
         "batchers/ranked_group/kernels.py",
         "if not rules.has_memory(must_fit, 0, 0, block_size, free, above):",
