@@ -436,13 +436,13 @@ MUTATIONS: dict[str, tuple[str, str, str]] = {
     ),
     "sarathi: blocks of the first chunk alone": (
         "batchers/sarathi/kernels.py",
-        "admit_waiting(table, arena, base, step, True, False, now)",
-        "admit_waiting(table, arena, base, step, False, False, now)",
+        "admit_waiting(batcher, table, arena, base, step, True, False, now)",
+        "admit_waiting(batcher, table, arena, base, step, False, False, now)",
     ),
     "trtllm: admits what it may have to evict": (
         "batchers/trtllm/kernels.py",
-        "admit_waiting(table, arena, base, step, False, True, now)",
-        "admit_waiting(table, arena, base, step, False, False, now)",
+        "admit_waiting(batcher, table, arena, base, step, False, True, now)",
+        "admit_waiting(batcher, table, arena, base, step, False, False, now)",
     ),
     "trtllm: others enter in a step that paused someone": (
         "batchers/trtllm/kernels.py",
@@ -451,8 +451,8 @@ MUTATIONS: dict[str, tuple[str, str, str]] = {
     ),
     "orca: admits without a place for the longest answer": (
         "batchers/orca/kernels.py",
-        "admit_waiting(table, arena, base, step, False, True, now)",
-        "admit_waiting(table, arena, base, step, False, False, now)",
+        "admit_waiting(batcher, table, arena, base, step, False, True, now)",
+        "admit_waiting(batcher, table, arena, base, step, False, False, now)",
     ),
     "vllm_v0: no spare block": (
         "batchers/vllm_v0/kernels.py",
