@@ -54,7 +54,7 @@ SPLIT_MUTATIONS: dict[str, tuple[str, str, str]] = {
         "arena[place], arena[place + 1] = row, computed",
     ),
     "pools: all layers go at the end": (
-        "split/trips/kernels.py",
+        "split/links/kernels.py",
         "over_links(table, marks, arena, row, start, body, first)",
         "over_links(table, marks, arena, row, now, body, first)",
     ),
@@ -119,7 +119,7 @@ SPLIT_MUTATIONS: dict[str, tuple[str, str, str]] = {
         "or (arena[one] == time and arena[one + 1] > what)",
     ),
     "pools: transfers don't queue": (
-        "split/trips/kernels.py",
+        "split/links/kernels.py",
         "begin = max(asked, arena[at + K_FREE_NS])",
         "begin = asked",
     ),

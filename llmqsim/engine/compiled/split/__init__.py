@@ -24,11 +24,7 @@ from llmqsim.requests import INDEX, Handoff, Outcome, RequestTable
 from llmqsim.units import to_ns
 
 TRANSFERS = {handoff.PULL: at.PULL, handoff.PUSH: at.PUSH, handoff.LAYERWISE: at.LAYERWISE}
-FIRST_TOKENS = {
-    handoff.FROM_DECODE: at.FROM_DECODE,
-    handoff.FROM_PREFILL: at.FROM_PREFILL,
-    handoff.WITH_KV: at.WITH_KV,
-}
+FIRST_TOKENS = {handoff.FROM_DECODE: at.FROM_DECODE, handoff.FROM_PREFILL: at.FROM_PREFILL, handoff.WITH_KV: at.WITH_KV}
 LOG_ROWS = 1 << 16
 LOG_COLUMNS = 8
 MOST_BYTES = 2 << 30

@@ -1,4 +1,4 @@
-"""Requests between client, routers, replicas and links: what cluster/door.py, handoff.py and link.py do, in arrays.
+"""Requests between client, routers and replicas: what cluster/door.py and handoff.py do, in arrays.
 
 Arguments that all share: table, int64[columns, rows]; marks, int64[columns, rows], the hand-offs; others as in
 replica/kernels.py.
@@ -11,15 +11,14 @@ from llmqsim.engine.compiled.split.blocks.kernels import release
 from llmqsim.engine.compiled.split.entry.kernels import known_on_arrival
 from llmqsim.engine.compiled.split.events.kernels import append, note, push, sort
 from llmqsim.engine.compiled.split.layout import *  # noqa: F403  (names of words, nothing else)
+from llmqsim.engine.compiled.split.links.kernels import PREFILL_REPLICA, REPLICA_OF, carry
 from llmqsim.engine.compiled.split.queue.kernels import submit, tally, wake
 from llmqsim.jit import kernel
 from llmqsim.requests import HANDOFF_INDEX, INDEX, Handoff
 
-ARRIVAL, REPLICA_OF, MAX_TOKENS = INDEX["arrival_ns"], INDEX["replica"], INDEX["max_tokens"]
-PREFILL_REPLICA = HANDOFF_INDEX["prefill_replica"]
+ARRIVAL, MAX_TOKENS = INDEX["arrival_ns"], INDEX["max_tokens"]
 PREFILLED, JOINED = HANDOFF_INDEX["prefilled_ns"], HANDOFF_INDEX["decode_joined_ns"]
-TRANSFER_START, TRANSFER_END = HANDOFF_INDEX["transfer_start_ns"], HANDOFF_INDEX["transfer_end_ns"]
-TRANSFER_BLOCKS, TRANSFER_BYTES = HANDOFF_INDEX["transfer_blocks"], HANDOFF_INDEX["transfer_bytes"]
+TRANSFER_END = HANDOFF_INDEX["transfer_end_ns"]
 BECAME = HANDOFF_INDEX["handoff"]
 PENDING, HANDED, ENDED, EXPIRED = int(Handoff.PENDING), int(Handoff.DONE), int(Handoff.ENDED), int(Handoff.EXPIRED)
 IS_FETCHED, IS_SENT, KINDS = range(3)
@@ -110,50 +109,7 @@ def take_over(table, arena, state, row):
     state[row, S_HIGH_WATER] = state[row, S_PROMPT]
 
 
-# Links.
-
-
-@kernel
-def over_link(arena, link, asked, size, fragments):
-    """Carry bytes behind all that a link was asked for before; returns when they are across."""
-    at = arena[G_LINKS] + link * LINK
-    begin = max(asked, arena[at + K_FREE_NS])
-    taken = rules.carry_ns(size, fragments, arena[G_BYTES_PER_US], arena[G_PER_FRAGMENT_NS])
-    arena[at + K_FREE_NS] = begin + taken
-    arena[at + K_TRANSFERS] += 1
-    arena[at + K_BYTES] += size
-    arena[at + K_BUSY_NS] += taken
-    arena[at + K_QUEUED_NS] += begin - asked
-    return begin + taken
-
-
-@kernel
-def over_links(table, marks, arena, row, asked, size, fragments):
-    """Carry bytes from one end of a request's way to the other; returns when they are there."""
-    if arena[G_SHARED] != 0:
-        return over_link(arena, 0, asked, size, fragments) + arena[G_LATENCY_NS]
-    until = over_link(arena, marks[PREFILL_REPLICA, row], asked, size, fragments)
-    return max(until, over_link(arena, table[REPLICA_OF, row], asked, size, fragments)) + arena[G_LATENCY_NS]
-
-
-@kernel
-def carry(table, marks, arena, row, blocks, start, now):
-    """Put a request's blocks on its links; layer by layer, all but the last layer could go since `start`. Returns when
-    they are there.
-    """
-    size, fragments = blocks * arena[G_LANE_BYTES], blocks * arena[G_FRAGMENTS]
-    asked = now
-    if arena[G_TRANSFER] == LAYERWISE:
-        asked = start
-        body, first = rules.layerwise_body(size, arena[G_LAYERS]), rules.layerwise_body(fragments, arena[G_LAYERS])
-        if body > 0:
-            over_links(table, marks, arena, row, start, body, first)
-        size, fragments = size - body, fragments - first
-    if marks[TRANSFER_START, row] < 0:
-        marks[TRANSFER_START, row] = asked
-    marks[TRANSFER_BLOCKS, row] += blocks
-    marks[TRANSFER_BYTES, row] += blocks * arena[G_BLOCK_BYTES]
-    return over_links(table, marks, arena, row, now, size, fragments)
+# Transfers.
 
 
 @kernel
