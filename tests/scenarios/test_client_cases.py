@@ -97,6 +97,24 @@ def test_s13_256_clients_for_a_pool_that_holds_72():
     assert capped["waiting_for"]["largest"] == "slots" and capped["kv"]["waiting"]["mean"] > 168
 
 
+def test_s13_at_full_size_and_with_the_cap_of_the_case():
+    """5,000 requests, through the same report: some 72 run and 184 wait; no preemption with 60 slots.
+
+    The case saw 480 preemptions, and asks for well above zero: how many there are is up to the cost of steps.
+    """
+    everybody, capped = crowd(256, 5000), crowd(60, 5000)
+    running = everybody["kv"]["sustained_concurrency"]["mean"]
+    assert 65 <= running <= 85
+    assert everybody["kv"]["waiting"]["mean"] == pytest.approx(256 - running, rel=0.05)
+    assert everybody["preemptions"] >= 480
+    assert everybody["requests"]["completed"] == capped["requests"]["completed"] == 5000
+    assert capped["preemptions"] == 0 and capped["kv"]["sustained_concurrency"]["peak"] == 60
+    assert capped["throughput"]["output_tokens_per_s"] >= everybody["throughput"]["output_tokens_per_s"]
+    assert capped["waiting_for"]["largest"] == "slots" and capped["waiting_for"]["kv"]["mean_s"] == 0
+    # what the wait for memory was is now a wait in a queue that everybody can see
+    assert capped["kv"]["waiting"]["mean"] == pytest.approx(256 - 60, rel=0.05)
+
+
 def test_s13_the_tool_suggests_the_cap_and_says_what_it_assumed():
     everybody = crowd(256, 2000)
     cap = everybody["kv"]["suggested_cap"]
