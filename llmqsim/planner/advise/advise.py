@@ -42,10 +42,11 @@ def advise(bench: Bench, prices: Sequence[str] = ()) -> dict[str, Any]:
     met = now.judged == KEPT
     stack = Stack((), base, now) if met else build(bench, base, rows)
     left = None if stack.kept else needed(stack)
-    named = [] if met else causes(base.facts, rows, stack.trial.utilisation, short=not stack.kept)
+    full = max(base.utilisation, stack.trial.utilisation)  # a lever that spares work leaves less to be busy with
+    named = [] if met else causes(base.facts, rows, full, short=not stack.kept)
     return {
         "verdict": (verdict := _verdict(now, stack, left)),
-        "explanation": _explanation(verdict, named, stack, left),
+        "explanation": _explanation(verdict, named, stack, left, full),
         "causes": named,
         "scenario": bench.path,
         "question": scenario.spec.question,
@@ -109,7 +110,11 @@ def _verdict(now: Attained, stack: Stack, left: dict[str, Any] | None) -> str:
         return LEVERS
     if left is not None and left["add_gpus"]:
         return HARDWARE
-    return UNDECIDED if left is None or left["reason"] in (None, "not_decided", "not_searched") else OUT_OF_REACH
+    return (
+        UNDECIDED
+        if left is None or left["reason"] in (None, "not_decided", "not_searched", "most_replicas_reached")
+        else OUT_OF_REACH
+    )
 
 
 def _filled(base: Trial, now: Attained) -> dict[str, Any]:
@@ -119,10 +124,11 @@ def _filled(base: Trial, now: Attained) -> dict[str, Any]:
     return {"utilisation": base.utilisation, "problem": found.problem, "problem_says": found.sentence}
 
 
-def _explanation(verdict: str, named: list[dict[str, Any]], stack: Stack, left: dict[str, Any] | None) -> str:
-    """The rule that gave the verdict, in a sentence."""
-    full = stack.trial.utilisation
-    load = f" at {100 * full:.0f} % of the saturated throughput"
+def _explanation(
+    verdict: str, named: list[dict[str, Any]], stack: Stack, left: dict[str, Any] | None, full: float
+) -> str:
+    """The rule that gave the verdict, in a sentence. full : utilisation, with the levers or without, what is more."""
+    load = f" at {100 * stack.trial.utilisation:.0f} % of the saturated throughput"
     with_levers = "with all levers that help pulled" if stack.levers else "no lever is shown to help, and as it is"
     if verdict == NO_HARDWARE:
         return f"the SLO is kept{load}: no hardware is needed"
@@ -204,6 +210,11 @@ def _notes(base: Trial, stack: Stack, rows: Sequence[Row]) -> list[str]:
     notes = []
     if base.alike:
         notes.append(ONE_TRAFFIC)
+    for what, trial in (
+        ("the capacity as it is", base),
+        *([("that of the stack", stack.trial)] if stack.levers else []),
+    ):
+        notes += [f"{what} is {trial.bounded}"] if trial.bounded else []
     if (requests := len(base.facts.table)) < FEW_REQUESTS:
         notes.append(f"runs of {requests:,} requests are short: tails rest on few requests; raise workload.requests")
     if stack.attained.verdict == "unsettled":

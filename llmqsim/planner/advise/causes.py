@@ -36,7 +36,7 @@ GENERAL = (STEP_TIME, WORK)
 def causes(facts: Facts, rows: Sequence[Row], utilisation: float, short: bool) -> list[dict[str, Any]]:
     """Causes, the first one first: cause, says, evidence, lever, gain. short : the SLO is missed with all levers pulled.
 
-    utilisation : throughput over saturated throughput with all levers pulled.
+    utilisation : throughput over saturated throughput, as it is or with all levers pulled, what is more.
     """
     found: dict[str, tuple[tuple, Row]] = {}
     for row in rows:
@@ -51,7 +51,7 @@ def causes(facts: Facts, rows: Sequence[Row], utilisation: float, short: bool) -
     ]
     if short:
         cause = SATURATION if utilisation >= SATURATED else STEP_TIME
-        evidence = f"with all levers pulled, throughput is {100 * utilisation:.0f} % of the saturated throughput"
+        evidence = f"throughput is {100 * utilisation:.0f} % of the saturated throughput, and no lever mends it"
         named = [_bare(cause, evidence), *(one for one in named if one["cause"] != cause)]
     return named
 

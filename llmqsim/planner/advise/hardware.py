@@ -38,6 +38,9 @@ def _replicas(trial: Trial) -> dict[str, Any]:
     found = Search(trial.prepared, EFFORT).answer()
     if found.replicas is None:
         return _nothing(found.reason, found.sentence)
+    if found.replicas <= place.replicas:
+        told = f"runs do not agree on whether {place.replicas} replicas are enough: {share_text(found.attained)}"
+        return _nothing("not_decided", told)
     return _told({place.name: found.replicas - place.replicas}, (place,), found.attained)
 
 
@@ -48,12 +51,20 @@ def _pools(trial: Trial) -> dict[str, Any]:
     for _ in range(MOST_STEPS):
         if keeps(now := Trial(with_pools(trial.prepared, counts))):
             break
-        steps = [counts | {name: counts[name] + 1} for name in counts]
-        counts = max(steps, key=lambda more: Trial(with_pools(trial.prepared, more)).first_margin(1.0))
-    fresh = judged(now)
-    if fresh.judged != KEPT:
-        return _nothing("not_decided", f"{sum(counts.values())} replicas do not show it: {share_text(fresh)}")
-    return _told({name: counts[name] - places[name].replicas for name in counts}, tuple(places.values()), fresh)
+        counts = max((counts | {name: counts[name] + 1} for name in counts), key=lambda more: _first_run(trial, more))
+    else:
+        told = " and ".join(f"{number} {name}" for name, number in counts.items())
+        return _nothing("not_decided", f"{told} replicas do not keep the SLO; the search ends there")
+    fresh, added = judged(now), {name: counts[name] - places[name].replicas for name in counts}
+    if fresh.judged != KEPT or not any(added.values()):
+        return _nothing("not_decided", f"fresh runs do not show what the search has found: {share_text(fresh)}")
+    return _told(added, tuple(places.values()), fresh)
+
+
+def _first_run(trial: Trial, counts: dict[str, int]) -> tuple[float, float]:
+    """Margin of one run and, where nobody is in time with either pool, tokens a second."""
+    more = Trial(with_pools(trial.prepared, counts))
+    return more.first_margin(1.0), more.facts.summary["throughput"]["total_tokens_per_s"] or 0.0
 
 
 def _told(added: dict[str, int], places: tuple[Place, ...], attained: Attained) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from llmqsim.metrics import slo, stats
 from llmqsim.planner.advise.facts import Facts
 from llmqsim.planner.capacity import Curve
 from llmqsim.planner.replicate import alike
-from llmqsim.planner.utilisation import saturated_tokens_per_s
+from llmqsim.planner.utilisation import saturated_tokens_per_s, steady_tokens_per_s
 from llmqsim.planner.vary import changed
 from llmqsim.result import Result
 from llmqsim.scenario.load import Scenario, Sets, Variants, load
@@ -48,7 +48,7 @@ class Bench:
     def trial(self, more: Sets = (), quick: bool = False) -> Trial:
         """The same, measured when asked. Raises ScenarioError for what can't be run as written.
 
-        quick : also for what takes too long, since only the reference engine runs it.
+        quick : also for what takes too long: more than SLOW_MEASURED requests, and only the reference engine runs it.
         """
         return Trial(prepare(self.scenario(more)), quick=quick)
 
@@ -119,6 +119,18 @@ class Trial:
             self.curve.at(between)
         return [_crossing(self.curve, r) for r in range(self.replications)]
 
+    @property
+    def bounded(self) -> str | None:
+        """Why its capacity is only a bound, in words, where a replication keeps the SLO at every load tried, or at none."""
+        if not self.searchable:
+            return None
+        crossings = self.crossings
+        if any(_never_broken(self.curve, r) for r in range(self.replications)):
+            return f"at least: the SLO holds at every load tried, up to {max(self.curve.points):.3g} times this one"
+        if 0.0 in crossings:
+            return f"too high: the SLO holds at no load tried, down to {min(self.curve.points):.3g} times this one"
+        return None
+
     @cached_property
     def capacity(self) -> stats.Interval | None:
         """Requests a second that keep the SLO; None where it was not searched."""
@@ -130,7 +142,7 @@ class Trial:
     def utilisation(self) -> float:
         """Throughput at the load as it is over what the hardware carries at most (planner/utilisation.py), at most 1."""
         full = saturated_tokens_per_s(self.prepared.scenario, self.seed)
-        return min(1.0, self.facts.summary["throughput"]["total_tokens_per_s"] / full) if full else 1.0
+        return min(1.0, steady_tokens_per_s(self.facts.result) / full) if full else 1.0
 
 
 class Loads(Curve):
