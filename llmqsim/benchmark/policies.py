@@ -8,6 +8,7 @@ only add to it. CPU seconds of the whole case: load, simulate, write JSON.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 
 from llmqsim.benchmark.measure import timed
 from llmqsim.errors import ScenarioError
@@ -38,7 +39,7 @@ def table(case: str, kind: str) -> list[str]:
     """A line for each policy: CPU seconds, and how many times those of the usual one."""
     usual = USUAL[case] if kind == "routing" else "fcfs"
     least: dict[str, float] = {}
-    for name in (usual, *classes(kind)):
+    for name in (usual, *_names(kind)):
         try:  # this also compiles
             least[name] = _seconds(case, kind, name)
         except ScenarioError:
@@ -49,6 +50,15 @@ def table(case: str, kind: str) -> list[str]:
         f"| `{case}` | `{name}` | {seconds:.3f} | {seconds / least[usual]:.2f} |" for name, seconds in least.items()
     ]
     return [f"| case | {kind} | CPU s | of `{usual}` |", "| --- | --- | ---: | ---: |", *lines]
+
+
+def _names(kind: str) -> Iterator[str]:
+    """Every policy; those that may preempt or not, both ways."""
+    for name, cls in classes(kind).items():
+        if hasattr(cls, "preempt"):
+            yield from (f"{{policy: {name}, preempt: {preempt}}}" for preempt in ("false", "true"))
+        else:
+            yield name
 
 
 def _seconds(case: str, kind: str, name: str) -> float:

@@ -38,14 +38,14 @@ def test_the_engines_agree_in_rare_cases():
 
 def test_the_engines_agree_under_every_policy_and_clients_of_every_kind():
     """In plain Python: compiling nine batching policies would take minutes."""
-    command = [sys.executable, "-m", "tests.laws.kind_cases", "0", "150"]
+    command = [sys.executable, "-m", "tests.laws.kind_cases", "0", "100"]
     done = subprocess.run(command, env={**os.environ, "NUMBA_DISABLE_JIT": "1"}, capture_output=True, text=True)
     assert done.stdout.strip() == "the engines agree", done.stdout + done.stderr
 
 
 @pytest.mark.long
 def test_the_engines_agree_under_every_policy_on_thousands():
-    assert first_difference(range(150, 3000)) is None
+    assert first_difference(range(100, 3000)) is None
 
 
 @pytest.mark.long
