@@ -24,6 +24,8 @@ LOADS = (0.7, 0.9, 1.1)
 WORKLOADS = {"conversation": "azure2023_conv.csv.gz", "code": "azure2023_code.csv.gz"}
 RANKER = {"policy": "ranker", "tau": 0.6}
 NOISY = {"policy": "lognormal", "sigma": 0.5}
+SWAP = {"preset": "vllm-0.6", "batching": "continuous", "preemption": "swap_newest", "swap_space": "64 GiB"}
+"""vLLM V1 can't swap; the orderings that were made for engines that do run on V0's host times and V1's batching"""
 
 Rows = tuple[tuple[str, dict, object], ...]
 ORDERINGS: Rows = (
@@ -42,6 +44,7 @@ ORDERINGS: Rows = (
     ("shortest_cost, class mean", {"ordering": "shortest_cost"}, "class_mean"),
     ("shortest_cost, regression", {"ordering": "shortest_cost"}, "regression"),
     ("learned_rank, ranker 0.6", {"ordering": "learned_rank"}, RANKER),
+    ("learned_rank, not preempting, ranker 0.6", {"ordering": {"policy": "learned_rank", "preempt": False}}, RANKER),
     ("mlfq", {"ordering": "mlfq"}, None),
     ("vtc", {"ordering": "vtc"}, None),
     ("edf", {"ordering": "edf"}, None),
@@ -49,6 +52,11 @@ ORDERINGS: Rows = (
     ("least_slack, sigma 0.5", {"ordering": "least_slack"}, NOISY),
     ("goodput_first, sigma 0.5", {"ordering": "goodput_first"}, NOISY),
     ("longest_prefix", {"ordering": "longest_prefix"}, None),
+    ("vLLM 0.6 with swap: fcfs", {"ordering": "fcfs", **SWAP}, None),
+    ("vLLM 0.6 with swap: priority, preempting", {"ordering": {"policy": "priority", "preempt": True}, **SWAP}, None),
+    ("vLLM 0.6 with swap: srpt, oracle", {"ordering": "srpt", **SWAP}, "oracle"),
+    ("vLLM 0.6 with swap: learned_rank, ranker 0.6", {"ordering": "learned_rank", **SWAP}, RANKER),
+    ("vLLM 0.6 with swap: mlfq", {"ordering": "mlfq", **SWAP}, None),
 )
 OTHERS: Rows = (
     ("partial_prefills, 4 of which 1 long", {"batching": {"policy": "partial_prefills", "n": 4}}, None),
@@ -67,6 +75,8 @@ PAGE = """# What policies do to two real workloads
 Written by `python docs/policy_effects.py TRACES` from the first {requests:,} requests of the Azure conversation and code traces of 2023. Llama-3.1-8B on one A100 80 GB, vLLM 0.19, `max_num_seqs: 64`, a KV pool of {blocks:,} blocks of 16 tokens (a quarter of what fits, so that memory matters). The load is the trace's own arrivals, stretched; 100 % is the rate at which first come first served gets through all of these requests when all are there at time 0.
 
 The traces name neither classes nor tenants. For the policies that look at them, 60 % of the requests, drawn at random, are *interactive* (priority 0, TTFT within 2 s and TPOT within 100 ms), the others *batch* (priority 1, E2E within 60 s); half of all belong to one of five tenants, the rest to the four others alike. Cells: share of arrivals within SLO; mean and P99 of TTFT; mean E2E. One run a cell: the requests are the same in all of them, and differences of a few per cent mean nothing.
+
+The code trace comes in bursts: over these requests a backlog stands most of the time, even at 70 %. Where an ordering preempts, those who give way compute their KV again (`recompute_newest`; vLLM V1 can't swap) unless the row says swap, which is then vLLM 0.6's host times with V1's batching: every preemption then makes work, which makes others wait, which preempts, so that mlfq and learned_rank, made for engines that swap, collapse.
 
 Every figure is of all requests, so a policy that serves some at the cost of others shows a better mean and a worse P99; `starved` counts requests that were without a token for more than ten times the mean E2E (more for larger ones, see metrics.md), at 110 %.
 """

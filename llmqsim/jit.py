@@ -26,6 +26,7 @@ _SOURCES = (
     "routers/__init__.py",
     "rules.py",
     "layout.py",
+    "columns.py",
     "records.py",
     "requests.py",
 )

@@ -30,7 +30,7 @@ engine:
   ordering: {policy: sjf, ageing: 50}
 ```
 
-`ordering: sjf` is short for `{policy: sjf}`. Parameters whose names end in `_s` are times (`3`, `"500 ms"`). A name, parameter or value that does not fit is refused with what would be right; so is an ordering by length without a predictor, one by deadline without a target, and one that preempts with a batching policy that has no place for it.
+`ordering: sjf` is short for `{policy: sjf}`. Parameters whose names end in `_s` are times (`3`, `"500 ms"`). What each does to two recorded workloads: [policy_effects.md](policy_effects.md). A name, parameter or value that does not fit is refused with what would be right; so is an ordering by length without a predictor, one by deadline without a target, and one that preempts with a batching policy that has no place for it.
 
 **Blind by construction.** No policy sees how long an answer will be. Orderings "with oracle lengths" are the same orderings with `predictor: oracle`. What a run's predictor was worth is in `prediction` of the result ([metrics.md](metrics.md)).
 

@@ -140,7 +140,7 @@ MUTATIONS: dict[str, tuple[str, str, str]] = {
         "if arena[arena[G_NEXT_NS] + index] < now:",
     ),
     "oldest preempted first": (
-        "step/kernels.py",
+        "step/entry/kernels.py",
         "slot = arena[arena[base + R_STACK] + preempted - 1]",
         "slot = arena[arena[base + R_STACK]]",
     ),
@@ -250,7 +250,7 @@ MUTATIONS: dict[str, tuple[str, str, str]] = {
         "    for row in range(arena[G_ROWS] - 1, -1, -1):\n",
     ),
     "hits of recomputed tokens count as saved": (
-        "step/kernels.py",
+        "step/entry/kernels.py",
         "max(0, cached - arena[at + S_HIGH_WATER])",
         "cached",
     ),
@@ -320,17 +320,17 @@ MUTATIONS: dict[str, tuple[str, str, str]] = {
         "return rules.WAIT_KV, NEVER",
     ),
     "victims: priority ignored": (
-        "step/kernels.py",
+        "step/running/kernels.py",
         "return table[PRIORITY, row]",
         "return 0",
     ),
     "victims: who came first": (
-        "step/kernels.py",
+        "step/running/kernels.py",
         "return table[ARRIVAL, row] > table[ARRIVAL, other]",
         "return table[ARRIVAL, row] < table[ARRIVAL, other]",
     ),
     "victims: tie-break dropped": (
-        "step/kernels.py",
+        "step/running/kernels.py",
         "return row > other",
         "return row < other",
     ),
@@ -370,12 +370,12 @@ MUTATIONS: dict[str, tuple[str, str, str]] = {
         "code = advance(batcher, table, arena, costs, params, base, now - 1, now)",
     ),
     "watermark forgotten": (
-        "step/kernels.py",
+        "step/entry/kernels.py",
         "above = arena[G_WATERMARK] if running > 0 else 0",
         "above = 0",
     ),
     "context read without the current token": (
-        "step/kernels.py",
+        "step/rows/kernels.py",
         "arena[row + D_KV] = end + arena[at + S_PADDING]",
         "arena[row + D_KV] = computed + arena[at + S_PADDING]",
     ),
@@ -410,27 +410,27 @@ MUTATIONS: dict[str, tuple[str, str, str]] = {
         "if arena[loop + L_HELD] == 1:",
     ),
     "clients: rows of who gave up are wasted ones": (
-        "step/kernels.py",
+        "step/ending/kernels.py",
         "cross_out(arena, base, slot, ABORTED)",
         "cross_out(arena, base, slot, GONE)",
     ),
     "clients: who gave up was always seen by the scheduler": (
-        "step/kernels.py",
+        "step/ending/kernels.py",
         "    if fresh:\n",
         "    if False:\n",
     ),
     "pipeline: the next token before the last is known": (
-        "step/kernels.py",
+        "step/running/kernels.py",
         "if arena[at + S_STAGE] != RUNNING or (arena[G_STAGES] > 1 and awaited_tokens(arena, at) > 0):",
         "if arena[at + S_STAGE] != RUNNING:",
     ),
     "pipeline: a step overtakes the one before": (
-        "step/kernels.py",
+        "step/forming/kernels.py",
         "arena[step + T_END_NS] = max(arena[step + T_END_NS], arena[before + T_END_NS] + stage_ns)",
         "pass",
     ),
     "pipeline: the first stage is always free": (
-        "step/kernels.py",
+        "step/forming/kernels.py",
         "begin = max(now, arena[base + R_STAGE_FREE_NS])",
         "begin = now",
     ),
@@ -690,22 +690,22 @@ MUTATIONS: dict[str, tuple[str, str, str]] = {
         "if False:",
     ),
     "victims: most KV": (
-        "step/kernels.py",
+        "step/running/kernels.py",
         "return -arena[at + S_COMPUTED]",
         "return arena[at + S_COMPUTED]",
     ),
     "victims: a deadline kept still counts": (
-        "step/kernels.py",
+        "step/running/kernels.py",
         "(arena[at + S_GENERATED] > 0 and not at_end)",
         "False",
     ),
     "victims: decoding takes no time": (
-        "step/kernels.py",
+        "step/running/kernels.py",
         "cost += decode_ns(",
         "decode_ns(",
     ),
     "victims: copied there and not back": (
-        "step/kernels.py",
+        "step/running/kernels.py",
         "there_and_back = copy_ns(2 * blocks,",
         "there_and_back = copy_ns(blocks,",
     ),

@@ -104,9 +104,9 @@ def test_s02_a_pool_stated_in_blocks_says_that_the_kv_type_does_not_change_it(tm
 
 def test_auto_says_why_it_took_the_slower_engine(tmp_path):
     fast = run_json(tmp_path, pool_of_2360())
-    slow = run_json(tmp_path, pool_of_2360(batching="prefill_share"))
+    slow = run_json(tmp_path, pool_of_2360() | {"routing": {"policy": "round_robin", "late_binding": 64}})
     assert (fast["engine"], slow["engine"]) == ("compiled", "reference")
-    assert any("engine.batching 'prefill_share'" in note for note in slow["notes"])
+    assert any("routing.late_binding" in note for note in slow["notes"])
     assert not any("reference engine" in note for note in fast["notes"])
 
 

@@ -1,7 +1,7 @@
 """A replica of the compiled engine, from event to event, and requests that are sent to many of them when they are due.
 
 Events of a replica are, in their order within an instant (llmqsim/clock.py): a step ends, a request is delivered, steps
-are formed. batcher : compiled/batchers; router : compiled/routers; other arguments as in step/kernels.py.
+are formed. batcher : compiled/batchers; router : compiled/routers; other arguments as in step/.
 """
 
 from __future__ import annotations
@@ -12,16 +12,8 @@ from llmqsim.engine.compiled.books.kernels import tally
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
 from llmqsim.engine.compiled.queue.kernels import chain, entry_at, join
 from llmqsim.engine.compiled.routers import admit, asks, choose, ended, hear_reports, look, next_report
-from llmqsim.engine.compiled.step.kernels import (
-    OUTCOME,
-    REPLICA_OF,
-    WAIT_PREEMPTED,
-    WAIT_STEP,
-    next_row,
-    slot_at,
-    step_at,
-    write_marks,
-)
+from llmqsim.engine.compiled.columns import OUTCOME, REPLICA_OF, WAIT_PREEMPTED, WAIT_STEP
+from llmqsim.engine.compiled.step.rows.kernels import next_row, slot_at, step_at, write_marks
 from llmqsim.jit import inlined, kernel
 from llmqsim.requests import INDEX, Outcome
 

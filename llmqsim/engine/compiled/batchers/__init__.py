@@ -4,7 +4,7 @@
 
 `form_of` gives the tuple of a policy. A kernel that takes it is compiled anew for each type, and with it only what that
 policy needs: the faces below (`draft_with`, `form_step`, ...) lead to its own kernels. In plain Python
-(NUMBA_DISABLE_JIT=1) they look at the type when they are called. Arguments as in step/kernels.py.
+(NUMBA_DISABLE_JIT=1) they look at the type when they are called. Arguments as in step/.
 """
 
 from __future__ import annotations

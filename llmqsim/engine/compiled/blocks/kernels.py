@@ -9,12 +9,11 @@ What kv/prefix.py knows block by block is kept in nodes, and only as far as it c
 The free list, used from its head, links free copies and runs. A request's blocks are freed tail first, so that what is
 left of its run is always the leading part. Private blocks that are held are only counted. Copies of one key are a ring in
 the order in which they were computed; prefix/kernels.py finds them. What the host keeps is a list of the same kind, used
-from its head, too: keys (R_HOST_KEYS has the node of each) and runs. Arguments as in step/kernels.py.
+from its head, too: keys (R_HOST_KEYS has the node of each) and runs. Arguments as in step/.
 """
 
 from __future__ import annotations
 
-from llmqsim.engine import rules
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
 from llmqsim.jit import kernel
 

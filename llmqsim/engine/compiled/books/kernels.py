@@ -1,6 +1,6 @@
 """What a replica writes down as it goes: integrals, wait clocks, gaps. What engine/book.py and queue.py do, in arrays.
 
-Arguments as in step/kernels.py.
+Arguments as in step/.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ as SimPy's do: each gets the next number (G_ORDER) when it is. Events are a heap
 their way are none of them, as they are always delivered in the order of sending. A closed loop's clients that are ready
 in one instant share an event and go by number.
 
-batcher : compiled/batchers; router : compiled/routers; other arguments as in step/kernels.py.
+batcher : compiled/batchers; router : compiled/routers; other arguments as in step/.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from llmqsim.engine.compiled.kernels import advance, take_in
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
 from llmqsim.engine.compiled.queue.kernels import chain, entry_at
 from llmqsim.engine.compiled.routers import admit, choose, ended, hear_reports, look, next_report
-from llmqsim.engine.compiled.step.kernels import abort, step_at
+from llmqsim.engine.compiled.step.ending.kernels import abort
+from llmqsim.engine.compiled.step.rows.kernels import step_at
 from llmqsim.jit import kernel
 from llmqsim.requests import INDEX, UNSET, Outcome
 

@@ -11,8 +11,8 @@ A member gets one token in every step from the one after it joined, so that all 
   the largest since it joined: a stack of gaps that no later one has reached.
 
 Steps are numbered by replica from 1: U_STEPS were committed, U_STEPS + R_STEPS were formed. Those who don't decode yet
-(`prefilling`) are rows of a step as in step/kernels.py. When memory is short, the group is closed, and the step is
-formed there. Arguments as in step/kernels.py.
+(`prefilling`) are rows of a step as in step/. When memory is short, the group is closed, and the step is
+formed there. Arguments as in step/.
 """
 
 from __future__ import annotations
@@ -24,26 +24,12 @@ from llmqsim.engine.compiled.books.kernels import count_gap, look, tally
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
 from llmqsim.engine.compiled.orders import look_again, ran
 from llmqsim.engine.compiled.prefix.kernels import share
-from llmqsim.engine.compiled.step.kernels import (
-    FIRST_TOKEN,
-    admit_waiting,
-    at_most,
-    attention,
-    book_step,
-    bring_back,
-    clear,
-    close_ranks,
-    drop_oldest,
-    leave,
-    note_peaks,
-    put,
-    queue_up,
-    read_kv,
-    slot_at,
-    start,
-    start_cold,
-    step_at,
-)
+from llmqsim.engine.compiled.columns import FIRST_TOKEN
+from llmqsim.engine.compiled.step.ending.kernels import book_step, close_ranks, leave
+from llmqsim.engine.compiled.step.entry.kernels import admit_waiting
+from llmqsim.engine.compiled.step.forming.kernels import clear, note_peaks, queue_up, read_kv, start, start_cold
+from llmqsim.engine.compiled.step.rows.kernels import at_most, attention, drop_oldest, put, slot_at, step_at
+from llmqsim.engine.compiled.step.running.kernels import bring_back
 from llmqsim.engine.compiled.swap.kernels import may_return, with_copies
 from llmqsim.jit import kernel
 

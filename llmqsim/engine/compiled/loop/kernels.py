@@ -1,7 +1,7 @@
 """A closed loop over compiled replicas: clients that send, wait for the answer, pause, and send again.
 
 Nobody may run ahead of an instant at which another's answer could lead to a request, so all replicas and clients go from
-one instant to the next together. Arguments as in step/kernels.py; the turns to come are a heap of (time, client).
+one instant to the next together. Arguments as in step/; the turns to come are a heap of (time, client).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 An ordering with fixed keys has nothing to do here: its queue is sorted once and for all (compiled/queue). One that looks
 again has a page of kernels: the key of a request as things are now, and what it does when requests join or leave the
 queue, before a step is formed and after. The faces below lead to them, as those of compiled/batchers do to a batching
-policy's. order : the named tuple; slot : of a waiting request, -1 for a new one; other arguments as in step/kernels.py.
+policy's. order : the named tuple; slot : of a waiting request, -1 for a new one; other arguments as in step/.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Keys are numbered 0, 1, ... once for a run (`__init__.py`), so that a look-up reads an array: R_KEYS has the first copy of
 each key in a replica, or NO_NODE. A row's keys lie in the arena in order of position; while a request holds copies of
 its leading blocks (S_SHARED of them), their nodes stand there instead, each of which knows its key. Behind the keys come
-private blocks, of which only a preempted request may still have some. Arguments as in step/kernels.py.
+private blocks, of which only a preempted request may still have some. Arguments as in step/.
 """
 
 from __future__ import annotations

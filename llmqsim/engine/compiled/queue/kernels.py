@@ -2,11 +2,11 @@
 
 Each row of the request table has one entry (ENTRY words), so that the heap of every replica is made of links alone:
 R_TOP is its first row, Q_CHILD and Q_SIBLING lead on. Where nothing but arrival counts and nobody is sent to the back, a
-replica needs no heap (step/kernels.py): waiting rows are then those between two cursors.
+replica needs no heap (step/entry): waiting rows are then those between two cursors.
 
 Whoever leaves from the middle (its client gave up, or its last token was under way) is only marked NOT_IN_LINE and
 dropped when it comes to the top. Q_NEXT chains rows in the order in which they were sent to their replica. Arguments as in
-step/kernels.py.
+step/.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which kind of router sends requests, as an argument of the kernels: by its type they are made, as by that of a batcher.
 
 `Counting` is small, so that runs with the usual routers compile no more than they need; `Weighing` knows the others. The
-faces below lead to their kernels; `forms.py` says what each policy is made of. Arguments as in step/kernels.py.
+faces below lead to their kernels; `forms.py` says what each policy is made of. Arguments as in step/.
 """
 
 from __future__ import annotations

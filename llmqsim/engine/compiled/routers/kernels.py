@@ -1,7 +1,7 @@
 """Routers that look at nothing or at requests in flight, before compiled replicas.
 
 A policy says which replicas a request may go to (a list for each row, or one for all), and whether a session stays where
-it began (forms.py). Arguments as in step/kernels.py.
+it began (forms.py). Arguments as in step/.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A stride: steps of the group alone, formed and committed in one loop over local numbers.
 
 While nobody prefills, nobody ends, nothing is delivered and the head of the queue can't enter, a step only looks its
-duration up and counts. What the steps leave behind is written once, at the end. Arguments as in step/kernels.py.
+duration up and counts. What the steps leave behind is written once, at the end. Arguments as in step/.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from llmqsim.engine.compiled.books.kernels import add, gap_bin, look, tally
 from llmqsim.engine.compiled.group.kernels import push_gap
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
 from llmqsim.engine.compiled.orders import may_stride, strode
-from llmqsim.engine.compiled.step.kernels import admission, first_in_line, note_peaks, read_kv, step_at
+from llmqsim.engine.compiled.step.entry.kernels import admission, first_in_line
+from llmqsim.engine.compiled.step.forming.kernels import note_peaks, read_kv
+from llmqsim.engine.compiled.step.rows.kernels import step_at
 from llmqsim.engine.compiled.swap.kernels import first_may_return
 from llmqsim.jit import kernel
 from llmqsim.records import GAP_BINS

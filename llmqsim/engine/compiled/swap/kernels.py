@@ -1,6 +1,6 @@
 """Preemption by swap: blocks go to the host's memory and come back. What engine/swap.py does, in arrays.
 
-R_SWAPS lists the slots whose blocks are there, by arrival. Arguments as in step/kernels.py.
+R_SWAPS lists the slots whose blocks are there, by arrival. Arguments as in step/.
 """
 
 from __future__ import annotations

@@ -6,7 +6,10 @@ from llmqsim.engine.compiled.batchers import Continuous, ContinuousByRows, Kerne
 from llmqsim.engine.compiled.batchers.rows.kernels import by_rows
 from llmqsim.engine.compiled.group.kernels import close_group, commit_grouped, form_grouped, open_group
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
-from llmqsim.engine.compiled.step.kernels import admit_waiting, bring_back, commit, form, grow, snapshot, victim
+from llmqsim.engine.compiled.step.ending.kernels import commit
+from llmqsim.engine.compiled.step.entry.kernels import admit_waiting
+from llmqsim.engine.compiled.step.forming.kernels import form
+from llmqsim.engine.compiled.step.running.kernels import bring_back, grow, snapshot, victim
 from llmqsim.engine.compiled.stride.kernels import stride
 from llmqsim.jit import inlined
 

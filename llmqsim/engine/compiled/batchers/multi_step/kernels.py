@@ -6,7 +6,7 @@ from llmqsim.engine.compiled.batchers import MultiStep, made_of
 from llmqsim.engine.compiled.batchers.continuous.kernels import draft as schedule
 from llmqsim.engine.compiled.batchers.rows.kernels import by_rows
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
-from llmqsim.engine.compiled.step.kernels import grow, snapshot
+from llmqsim.engine.compiled.step.running.kernels import grow, snapshot
 from llmqsim.jit import kernel
 
 

@@ -8,16 +8,9 @@ from llmqsim.engine.compiled.batchers.rows.kernels import by_rows
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
 from llmqsim.engine.compiled.orders import catch_up
 from llmqsim.engine.compiled.queue.kernels import entry_at, lift, put_back
-from llmqsim.engine.compiled.step.kernels import (
-    admission,
-    bring_back,
-    grow,
-    known_tokens,
-    settle_in,
-    slot_at,
-    snapshot_decodes_first,
-    turn_away,
-)
+from llmqsim.engine.compiled.step.entry.kernels import admission, settle_in
+from llmqsim.engine.compiled.step.rows.kernels import known_tokens, slot_at, turn_away
+from llmqsim.engine.compiled.step.running.kernels import bring_back, grow, snapshot_decodes_first
 from llmqsim.jit import kernel
 
 

@@ -13,16 +13,9 @@ from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, not
 from llmqsim.engine.compiled.orders import catch_up, key_of
 from llmqsim.engine.compiled.orders.kernels import inside, slot_inside
 from llmqsim.engine.compiled.queue.kernels import entry_at, head
-from llmqsim.engine.compiled.step.kernels import (
-    admit,
-    give_way,
-    grow,
-    held_blocks,
-    is_drafted,
-    known_tokens,
-    run_on,
-    slot_at,
-)
+from llmqsim.engine.compiled.step.entry.kernels import admit
+from llmqsim.engine.compiled.step.rows.kernels import held_blocks, is_drafted, known_tokens, run_on, slot_at
+from llmqsim.engine.compiled.step.running.kernels import give_way, grow
 from llmqsim.engine.compiled.swap.kernels import may_return, swap_in, swap_place
 from llmqsim.jit import kernel
 

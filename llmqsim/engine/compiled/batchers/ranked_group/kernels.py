@@ -16,7 +16,8 @@ from llmqsim.engine.compiled.group.kernels import close_group, form_grouped, for
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
 from llmqsim.engine.compiled.orders.kernels import waiting
 from llmqsim.engine.compiled.queue.kernels import entry_at, head
-from llmqsim.engine.compiled.step.kernels import at_most, form, known_tokens, slot_at
+from llmqsim.engine.compiled.step.forming.kernels import form
+from llmqsim.engine.compiled.step.rows.kernels import at_most, known_tokens, slot_at
 from llmqsim.engine.compiled.stride.kernels import stride
 from llmqsim.jit import inlined, kernel
 

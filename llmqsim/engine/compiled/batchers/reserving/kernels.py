@@ -6,16 +6,10 @@ from llmqsim.engine import rules
 from llmqsim.engine.compiled.batchers import ReservePredicted, made_of
 from llmqsim.engine.compiled.batchers.rows.kernels import by_rows
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
-from llmqsim.engine.compiled.step.kernels import (
-    MAX_TOKENS,
-    PREDICTED,
-    admit,
-    bring_back,
-    first_in_line,
-    grow,
-    slot_at,
-    snapshot,
-)
+from llmqsim.engine.compiled.columns import MAX_TOKENS, PREDICTED
+from llmqsim.engine.compiled.step.entry.kernels import admit, first_in_line
+from llmqsim.engine.compiled.step.rows.kernels import slot_at
+from llmqsim.engine.compiled.step.running.kernels import bring_back, grow, snapshot
 from llmqsim.jit import kernel
 from llmqsim.policies import rules as policy_rules
 

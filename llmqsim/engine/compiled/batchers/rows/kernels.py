@@ -1,9 +1,11 @@
-"""For batching policies whose steps are made request by request: the face of step/kernels.py. Arguments as there."""
+"""For batching policies whose steps are made request by request: the face of step/. Arguments as there."""
 
 from __future__ import annotations
 
 from llmqsim.engine.compiled.batchers import Kernels
-from llmqsim.engine.compiled.step.kernels import commit, form, victim
+from llmqsim.engine.compiled.step.ending.kernels import commit
+from llmqsim.engine.compiled.step.forming.kernels import form
+from llmqsim.engine.compiled.step.running.kernels import victim
 from llmqsim.jit import kernel
 
 

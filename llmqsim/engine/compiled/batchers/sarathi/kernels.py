@@ -5,7 +5,8 @@ from __future__ import annotations
 from llmqsim.engine.compiled.batchers import Sarathi, made_of
 from llmqsim.engine.compiled.batchers.rows.kernels import by_rows
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
-from llmqsim.engine.compiled.step.kernels import admit_waiting, grow, snapshot_decodes_first
+from llmqsim.engine.compiled.step.entry.kernels import admit_waiting
+from llmqsim.engine.compiled.step.running.kernels import grow, snapshot_decodes_first
 from llmqsim.jit import kernel
 
 

@@ -1,4 +1,4 @@
-"""The door before the router: admission policies in arrays. Arguments as in step/kernels.py."""
+"""The door before the router: admission policies in arrays. Arguments as in step/."""
 
 from __future__ import annotations
 

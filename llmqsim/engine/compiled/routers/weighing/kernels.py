@@ -1,6 +1,6 @@
 """Routers that look at more than requests in flight: what replicas report, work in flight, where prefixes have been.
 
-F_LOAD says which (forms.py). Arguments as in step/kernels.py.
+F_LOAD says which (forms.py). Arguments as in step/.
 """
 
 from __future__ import annotations
