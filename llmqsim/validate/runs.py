@@ -18,7 +18,6 @@ from llmqsim.validate.cases import Case
 from llmqsim.validate.deployment import Servers, servers
 from llmqsim.validate.positions import longer_positions
 from llmqsim.validate.sent import Sent, read_sent
-from llmqsim.validate.split import bounded_loop
 from llmqsim.validate.traffic import Traffic, traffic
 
 OWN_RUN = ("isl", "osl", "n", "n_requests", "batch", "concurrency", "rate_per_s")
@@ -101,8 +100,6 @@ def _run(case: Case, entries: tuple[int, ...]) -> Run:
     if load.clients:
         set_unstated(machine, case.config, load.longest_tokens, load.clients)
     _long_prompts(machine, load)
-    if "pools" in machine.keys and (said := bounded_loop(load.keys)):
-        load.notes.append(said)
     files = longer_positions(machine, load.longest_tokens)
     scenario = {**machine.keys, "workload": load.keys, "run": load.run}
     return Run(

@@ -8,29 +8,10 @@ from typing import Any
 from llmqsim.errors import ScenarioError
 
 HANDOFF = "vllm_nixl"
-"""for every engine: the decode worker pulls. What SGLang and TensorRT-LLM do (push) costs a closed loop as much, and is
-far slower to simulate"""
+"""for every engine: the decode worker pulls. What SGLang and TensorRT-LLM do (push) costs a closed loop as much"""
 LINKS = {"vllm": "rdma-400g"}
 OTHER_LINK = "rdma-400g-mooncake"
 """a 400G NIC for each GPU, which such servers have; no file says it. Engines with pages other than vLLM's merge them"""
-
-MOST_CLIENTS, WAVES = 256, 4
-"""closed loops over pools run in the reference engine alone, some hundred times slower than the compiled one: fewer
-requests a client than elsewhere, and no loop of more clients"""
-
-
-def bounded_loop(traffic: dict[str, Any]) -> str:
-    """Shorten a closed loop over pools in place; what was done. Raises ScenarioError for one that would take too long."""
-    clients = traffic["arrivals"].get("clients")
-    if clients is None:
-        return ""
-    if clients > MOST_CLIENTS:
-        raise ScenarioError(
-            f"concurrency: {clients:,} clients over prefill and decode pools would take the reference engine too long; "
-            f"at most {MOST_CLIENTS} are run"
-        )
-    traffic["requests"] = max(WAVES, WAVES * clients)
-    return f"{WAVES} requests a client are simulated"
 
 
 def split_pools(config: Mapping[str, Any], product: str, experts: bool) -> tuple[dict[str, Any], int, list[str]]:
