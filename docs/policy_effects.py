@@ -56,7 +56,6 @@ ORDERINGS: Rows = (
     ("vLLM 0.6 with swap: priority, preempting", {"ordering": {"policy": "priority", "preempt": True}, **SWAP}, None),
     ("vLLM 0.6 with swap: srpt, oracle", {"ordering": "srpt", **SWAP}, "oracle"),
     ("vLLM 0.6 with swap: learned_rank, ranker 0.6", {"ordering": "learned_rank", **SWAP}, RANKER),
-    ("vLLM 0.6 with swap: mlfq", {"ordering": "mlfq", **SWAP}, None),
 )
 OTHERS: Rows = (
     ("partial_prefills, 4 of which 1 long", {"batching": {"policy": "partial_prefills", "n": 4}}, None),
