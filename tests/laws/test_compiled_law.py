@@ -49,12 +49,12 @@ def test_the_engines_agree_under_every_policy_and_clients_of_every_kind():
 
 @pytest.mark.long
 def test_the_engines_agree_under_every_policy_on_thousands():
-    check_kinds(range(100, 2500))
+    check_kinds(range(100, 1500))
 
 
 @pytest.mark.long
 def test_the_engines_agree_under_some_policies_as_machine_code():
-    assert first_difference(range(100, 103)) is None
+    assert first_difference(range(100, 102)) is None
 
 
 @pytest.mark.long
