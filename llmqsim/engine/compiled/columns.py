@@ -1,4 +1,4 @@
-"""Rows of the request table that kernels read and write (requests.py)."""
+"""Rows of the request table that kernels read and write, and the outcomes that they know (requests.py)."""
 
 from __future__ import annotations
 
@@ -23,4 +23,12 @@ TENANT_ID = INDEX["tenant_id"]
 PRIORITY = INDEX["priority"]
 PREDICTED = INDEX["predicted_tokens"]
 DEADLINE = INDEX["deadline_ns"]
-COMPLETED = int(Outcome.COMPLETED)
+ARRIVAL = INDEX["arrival_ns"]
+CLIENT = INDEX["client"]
+GAVE_UP = INDEX["gave_up_ns"]
+INTENDED = INDEX["intended_ns"]
+REASON = INDEX["reason"]
+THINK = INDEX["think_ns"]
+COMPLETED, REJECTED, TIMED_OUT, UNFINISHED = (
+    int(Outcome[name]) for name in ("COMPLETED", "REJECTED", "TIMED_OUT", "UNFINISHED")
+)

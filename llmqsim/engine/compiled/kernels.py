@@ -9,17 +9,12 @@ from __future__ import annotations
 from llmqsim.engine.compiled.batchers import close_steps, commit_step, form_step, stride_on
 from llmqsim.engine.compiled.books.kernels import look as look_at_queue
 from llmqsim.engine.compiled.books.kernels import tally
+from llmqsim.engine.compiled.columns import ARRIVAL, INTENDED, OUTCOME, REJECTED, REPLICA_OF, WAIT_PREEMPTED, WAIT_STEP
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
 from llmqsim.engine.compiled.queue.kernels import chain, entry_at, join
 from llmqsim.engine.compiled.routers import admit, asks, choose, ended, hear_reports, look, next_report
-from llmqsim.engine.compiled.columns import OUTCOME, REPLICA_OF, WAIT_PREEMPTED, WAIT_STEP
 from llmqsim.engine.compiled.step.rows.kernels import next_row, slot_at, step_at, write_marks
 from llmqsim.jit import inlined, kernel
-from llmqsim.requests import INDEX, Outcome
-
-ARRIVAL = INDEX["arrival_ns"]
-INTENDED = INDEX["intended_ns"]
-REJECTED = int(Outcome.REJECTED)
 
 
 @kernel

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import math
 
+from llmqsim.engine.compiled.columns import ARRIVAL, REPLICA_OF, WAIT_STEP
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
 from llmqsim.engine.compiled.queue.kernels import entry_at
 from llmqsim.jit import kernel
 from llmqsim.records import GAP_BINS, GAP_BITS
-from llmqsim.requests import INDEX
 
-ARRIVAL = INDEX["arrival_ns"]
-REPLICA_OF = INDEX["replica"]
-WAIT_STEP = INDEX["wait_step_ns"]
 MANTISSA = 1 << 53
 
 

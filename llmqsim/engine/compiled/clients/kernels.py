@@ -12,6 +12,19 @@ batcher : compiled/batchers; router : compiled/routers; other arguments as in st
 
 from __future__ import annotations
 
+from llmqsim.engine.compiled.columns import (
+    ARRIVAL,
+    CLIENT,
+    FINISH,
+    FIRST_TOKEN,
+    GAVE_UP,
+    INTENDED,
+    OUTCOME,
+    REJECTED,
+    REPLICA_OF,
+    THINK,
+    TIMED_OUT,
+)
 from llmqsim.engine.compiled.kernels import advance, take_in
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
 from llmqsim.engine.compiled.queue.kernels import chain, entry_at
@@ -19,18 +32,7 @@ from llmqsim.engine.compiled.routers import admit, choose, ended, hear_reports, 
 from llmqsim.engine.compiled.step.ending.kernels import abort
 from llmqsim.engine.compiled.step.rows.kernels import step_at
 from llmqsim.jit import kernel
-from llmqsim.requests import INDEX, UNSET, Outcome
-
-ARRIVAL = INDEX["arrival_ns"]
-INTENDED = INDEX["intended_ns"]
-THINK = INDEX["think_ns"]
-CLIENT = INDEX["client"]
-REPLICA_OF = INDEX["replica"]
-FIRST_TOKEN = INDEX["first_token_ns"]
-FINISH = INDEX["finish_ns"]
-GAVE_UP = INDEX["gave_up_ns"]
-OUTCOME = INDEX["outcome"]
-REJECTED, TIMED_OUT = int(Outcome.REJECTED), int(Outcome.TIMED_OUT)
+from llmqsim.requests import UNSET
 
 
 # Events.

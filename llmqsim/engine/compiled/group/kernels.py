@@ -21,10 +21,10 @@ from llmqsim.cost.kernels import step_ns
 from llmqsim.engine import rules
 from llmqsim.engine.compiled.blocks.kernels import take
 from llmqsim.engine.compiled.books.kernels import count_gap, look, tally
+from llmqsim.engine.compiled.columns import FIRST_TOKEN
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
 from llmqsim.engine.compiled.orders import look_again, ran
 from llmqsim.engine.compiled.prefix.kernels import share
-from llmqsim.engine.compiled.columns import FIRST_TOKEN
 from llmqsim.engine.compiled.step.ending.kernels import book_step, close_ranks, leave
 from llmqsim.engine.compiled.step.entry.kernels import admit_waiting
 from llmqsim.engine.compiled.step.forming.kernels import clear, note_peaks, queue_up, read_kv, start, start_cold

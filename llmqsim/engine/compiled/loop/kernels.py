@@ -6,16 +6,11 @@ one instant to the next together. Arguments as in step/; the turns to come are a
 
 from __future__ import annotations
 
+from llmqsim.engine.compiled.columns import CLIENT, FINISH, INTENDED, THINK
 from llmqsim.engine.compiled.kernels import ARRIVAL, OUTCOME, REJECTED, advance, send
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
 from llmqsim.engine.compiled.routers import ended
 from llmqsim.jit import kernel
-from llmqsim.requests import INDEX
-
-CLIENT = INDEX["client"]
-FINISH = INDEX["finish_ns"]
-INTENDED = INDEX["intended_ns"]
-THINK = INDEX["think_ns"]
 
 
 @kernel

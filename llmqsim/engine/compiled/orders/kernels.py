@@ -7,13 +7,11 @@ in the order of what has happened, as the reference engine gives them at once. A
 
 from __future__ import annotations
 
+from llmqsim.engine.compiled.columns import ARRIVAL
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
-from llmqsim.engine.compiled.orders import joined, key_of, late_key_of
+from llmqsim.engine.compiled.orders import Kernels, joined, key_of, late_key_of, made_of
 from llmqsim.engine.compiled.queue.kernels import empty, entry_at, push, push_front, push_key
 from llmqsim.jit import kernel
-from llmqsim.requests import INDEX
-
-ARRIVAL = INDEX["arrival_ns"]
 
 
 @kernel
@@ -140,3 +138,22 @@ def strides_alone(order, arena, base):
 @kernel
 def does_not_note_strides(order, arena, base, steps):
     """Its keys remember nothing of them."""
+
+
+QUIET = Kernels(
+    key_of=None,
+    late_key_of=None,
+    joined=does_not_note_joins,
+    left=does_not_note_leaves,
+    look_again=only_welcomes,
+    catch_up=take_back_in,
+    ran=does_not_note_steps,
+    may_stride=strides_alone,
+    strode=does_not_note_strides,
+)
+"""what an ordering is made of that remembers nothing and looks at nothing; keys it must have"""
+
+
+def page(order, key_of, late_key_of, **own):
+    """An ordering's module says which kernels it is made of: those of its own, else QUIET's."""
+    made_of(order, QUIET._replace(key_of=key_of, late_key_of=late_key_of, **own))

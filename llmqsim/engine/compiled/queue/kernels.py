@@ -11,11 +11,9 @@ step/.
 
 from __future__ import annotations
 
+from llmqsim.engine.compiled.columns import ARRIVAL
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
 from llmqsim.jit import kernel
-from llmqsim.requests import INDEX
-
-ARRIVAL = INDEX["arrival_ns"]
 
 
 @kernel

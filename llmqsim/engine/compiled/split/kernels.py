@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from llmqsim.engine.compiled.split.commit.kernels import commit
 from llmqsim.engine.compiled.split.events.kernels import earliest, first_time, note, pop, push, take_first
+from llmqsim.engine.compiled.columns import CLIENT, INTENDED, OUTCOME, REJECTED, THINK
 from llmqsim.engine.compiled.split.layout import *  # noqa: F403  (names of words, nothing else)
 from llmqsim.engine.compiled.split.queue.kernels import look, settle_wait, tally
 from llmqsim.engine.compiled.split.replica.kernels import form_ahead
@@ -29,10 +30,8 @@ from llmqsim.engine.compiled.split.trips.kernels import (
     set_out,
 )
 from llmqsim.jit import kernel
-from llmqsim.requests import HANDOFF_INDEX, INDEX, Outcome
+from llmqsim.requests import HANDOFF_INDEX
 
-INTENDED, OUTCOME, CLIENT, THINK = INDEX["intended_ns"], INDEX["outcome"], INDEX["client"], INDEX["think_ns"]
-REJECTED = int(Outcome.REJECTED)
 RESUMED = HANDOFF_INDEX["resumed_ns"]
 
 

@@ -7,13 +7,10 @@ from __future__ import annotations
 
 from llmqsim.engine import rules
 from llmqsim.engine.compiled.blocks.kernels import release, slot_of, take
+from llmqsim.engine.compiled.columns import ARRIVAL, WAIT_PREEMPTED
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
 from llmqsim.jit import kernel
 from llmqsim.kv.kernels import copy_ns
-from llmqsim.requests import INDEX
-
-ARRIVAL = INDEX["arrival_ns"]
-WAIT_PREEMPTED = INDEX["wait_preempted_ns"]
 
 
 @kernel

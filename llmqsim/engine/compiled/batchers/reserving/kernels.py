@@ -5,8 +5,8 @@ from __future__ import annotations
 from llmqsim.engine import rules
 from llmqsim.engine.compiled.batchers import ReservePredicted, made_of
 from llmqsim.engine.compiled.batchers.rows.kernels import by_rows
-from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
 from llmqsim.engine.compiled.columns import MAX_TOKENS, PREDICTED
+from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
 from llmqsim.engine.compiled.step.entry.kernels import admit, first_in_line
 from llmqsim.engine.compiled.step.rows.kernels import slot_at
 from llmqsim.engine.compiled.step.running.kernels import bring_back, grow, snapshot

@@ -6,6 +6,7 @@ from llmqsim.engine import rules
 from llmqsim.engine.compiled.batchers import Sglang, made_of
 from llmqsim.engine.compiled.batchers.rows.kernels import by_rows
 from llmqsim.engine.compiled.books.kernels import float_at, set_float
+from llmqsim.engine.compiled.columns import MAX_TOKENS
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
 from llmqsim.engine.compiled.prefix.kernels import hits
 from llmqsim.engine.compiled.step.entry.kernels import admit_head, first_in_line
@@ -13,9 +14,6 @@ from llmqsim.engine.compiled.step.rows.kernels import held_blocks, slot_at, turn
 from llmqsim.engine.compiled.step.running.kernels import grow, preempt, snapshot
 from llmqsim.jit import kernel
 from llmqsim.policies import rules as policy_rules
-from llmqsim.requests import INDEX
-
-MAX_TOKENS = INDEX["max_tokens"]
 
 
 @kernel

@@ -5,16 +5,13 @@ from __future__ import annotations
 from llmqsim.engine import rules
 from llmqsim.engine.compiled.batchers import Static, made_of
 from llmqsim.engine.compiled.batchers.rows.kernels import by_rows
+from llmqsim.engine.compiled.columns import ARRIVAL, MAX_TOKENS, PROMPT_TOKENS
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
 from llmqsim.engine.compiled.queue.kernels import entry_at, head, lift, put_back
-from llmqsim.engine.compiled.columns import MAX_TOKENS, PROMPT_TOKENS
 from llmqsim.engine.compiled.step.entry.kernels import admission, settle_in
 from llmqsim.engine.compiled.step.rows.kernels import slot_at, turn_away
 from llmqsim.engine.compiled.step.running.kernels import grow, snapshot
 from llmqsim.jit import kernel
-from llmqsim.requests import INDEX
-
-ARRIVAL = INDEX["arrival_ns"]
 
 
 @kernel

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from llmqsim.engine.compiled.batchers import VllmV0, made_of
 from llmqsim.engine.compiled.batchers.rows.kernels import by_rows
+from llmqsim.engine.compiled.columns import ARRIVAL
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
 from llmqsim.engine.compiled.step.entry.kernels import admit_waiting
 from llmqsim.engine.compiled.step.rows.kernels import slot_at
 from llmqsim.engine.compiled.step.running.kernels import bring_back, grow, snapshot, snapshot_decodes_first
 from llmqsim.jit import kernel
-from llmqsim.requests import INDEX
-
-ARRIVAL = INDEX["arrival_ns"]
 
 
 @kernel

@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
+from llmqsim.engine.compiled.columns import ARRIVAL
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
-from llmqsim.engine.compiled.orders import Fixed, FixedRanked, Kernels, made_of
-from llmqsim.engine.compiled.orders.kernels import (
-    does_not_note_joins,
-    does_not_note_leaves,
-    does_not_note_steps,
-    does_not_note_strides,
-    only_welcomes,
-    strides_alone,
-    strides_always,
-    take_back_in,
-)
+from llmqsim.engine.compiled.orders import Fixed, FixedRanked
+from llmqsim.engine.compiled.orders.kernels import page, strides_always
 from llmqsim.engine.compiled.queue.kernels import entry_at
 from llmqsim.jit import kernel
-from llmqsim.requests import INDEX
-
-ARRIVAL = INDEX["arrival_ns"]
 
 
 @kernel
@@ -40,31 +29,5 @@ def is_sorted(order, table, arena, base, now):
     """Everybody stands where he belongs."""
 
 
-made_of(
-    FixedRanked,
-    Kernels(
-        key_of,
-        late_key_of,
-        does_not_note_joins,
-        does_not_note_leaves,
-        only_welcomes,
-        take_back_in,
-        does_not_note_steps,
-        strides_alone,
-        does_not_note_strides,
-    ),
-)
-made_of(
-    Fixed,
-    Kernels(
-        key_of,
-        late_key_of,
-        does_not_note_joins,
-        does_not_note_leaves,
-        is_sorted,
-        is_sorted,
-        does_not_note_steps,
-        strides_always,
-        does_not_note_strides,
-    ),
-)
+page(FixedRanked, key_of, late_key_of)
+page(Fixed, key_of, late_key_of, look_again=is_sorted, catch_up=is_sorted, may_stride=strides_always)

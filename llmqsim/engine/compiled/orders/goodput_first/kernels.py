@@ -3,28 +3,13 @@
 from __future__ import annotations
 
 from llmqsim.engine.compiled.blocks.kernels import slot_of
+from llmqsim.engine.compiled.columns import ARRIVAL, CLASS_ID, MAX_TOKENS, PREDICTED, PROMPT_TOKENS
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
-from llmqsim.engine.compiled.orders import GoodputFirst, Kernels, made_of
-from llmqsim.engine.compiled.orders.kernels import (
-    does_not_note_joins,
-    does_not_note_leaves,
-    does_not_note_steps,
-    sort_again,
-    strides_alone,
-    take_back_in,
-    waiting,
-    welcome,
-)
+from llmqsim.engine.compiled.orders import GoodputFirst
+from llmqsim.engine.compiled.orders.kernels import page, sort_again, waiting, welcome
 from llmqsim.engine.costs.kernels import decode_ns
 from llmqsim.jit import kernel
 from llmqsim.policies import rules
-from llmqsim.requests import INDEX
-
-ARRIVAL = INDEX["arrival_ns"]
-CLASS_ID = INDEX["class_id"]
-PROMPT_TOKENS = INDEX["prompt_tokens"]
-MAX_TOKENS = INDEX["max_tokens"]
-PREDICTED = INDEX["predicted_tokens"]
 
 
 @kernel
@@ -68,17 +53,4 @@ def strode(order, arena, base, steps):
     arena[base + R_MEMORY] += looks * order.review_steps
 
 
-made_of(
-    GoodputFirst,
-    Kernels(
-        key_of,
-        late_key_of,
-        does_not_note_joins,
-        does_not_note_leaves,
-        look_again,
-        take_back_in,
-        does_not_note_steps,
-        strides_alone,
-        strode,
-    ),
-)
+page(GoodputFirst, key_of, late_key_of, look_again=look_again, strode=strode)

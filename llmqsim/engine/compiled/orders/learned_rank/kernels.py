@@ -6,25 +6,13 @@ R_MEMORY : nobody can starve before this step.
 from __future__ import annotations
 
 from llmqsim.engine.compiled.blocks.kernels import slot_of
+from llmqsim.engine.compiled.columns import ARRIVAL, PREDICTED
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
-from llmqsim.engine.compiled.orders import Kernels, LearnedRank, made_of
-from llmqsim.engine.compiled.orders.kernels import (
-    does_not_note_leaves,
-    does_not_note_strides,
-    inside,
-    mark_at,
-    put_in_line,
-    slot_inside,
-    strides_alone,
-    take_back_in,
-    welcome,
-)
+from llmqsim.engine.compiled.orders import LearnedRank
+from llmqsim.engine.compiled.orders.kernels import inside, mark_at, page, put_in_line, slot_inside, welcome
 from llmqsim.engine.compiled.queue.kernels import empty, entry_at
 from llmqsim.jit import kernel
-from llmqsim.requests import INDEX
 
-ARRIVAL = INDEX["arrival_ns"]
-PREDICTED = INDEX["predicted_tokens"]
 BEHIND = 1 << 40
 """level of who is not promoted, beside its prediction"""
 M_SEEN, M_LAST_RAN, M_PROMOTED = range(3)
@@ -104,17 +92,4 @@ def ran(order, table, arena, base, step, now):
             arena[at + M_PROMOTED] = max(0, arena[at + M_PROMOTED] - 1)
 
 
-made_of(
-    LearnedRank,
-    Kernels(
-        key_of,
-        late_key_of,
-        joined,
-        does_not_note_leaves,
-        look_again,
-        take_back_in,
-        ran,
-        strides_alone,
-        does_not_note_strides,
-    ),
-)
+page(LearnedRank, key_of, late_key_of, joined=joined, look_again=look_again, ran=ran)

@@ -3,24 +3,12 @@
 from __future__ import annotations
 
 from llmqsim.engine.compiled.blocks.kernels import slot_of
+from llmqsim.engine.compiled.columns import ARRIVAL, PROMPT_TOKENS
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
-from llmqsim.engine.compiled.orders import Kernels, LongestPrefix, made_of
-from llmqsim.engine.compiled.orders.kernels import (
-    does_not_note_joins,
-    does_not_note_leaves,
-    does_not_note_steps,
-    sort_again,
-    strides_alone,
-    take_back_in,
-    waiting,
-    welcome,
-)
+from llmqsim.engine.compiled.orders import LongestPrefix
+from llmqsim.engine.compiled.orders.kernels import page, sort_again, waiting, welcome
 from llmqsim.engine.compiled.prefix.kernels import hits
 from llmqsim.jit import kernel
-from llmqsim.requests import INDEX
-
-ARRIVAL = INDEX["arrival_ns"]
-PROMPT_TOKENS = INDEX["prompt_tokens"]
 
 
 @kernel
@@ -58,17 +46,4 @@ def strode(order, arena, base, steps):
     arena[base + R_MEMORY] = 0
 
 
-made_of(
-    LongestPrefix,
-    Kernels(
-        key_of,
-        late_key_of,
-        does_not_note_joins,
-        does_not_note_leaves,
-        look_again,
-        take_back_in,
-        does_not_note_steps,
-        strides_alone,
-        strode,
-    ),
-)
+page(LongestPrefix, key_of, late_key_of, look_again=look_again, strode=strode)

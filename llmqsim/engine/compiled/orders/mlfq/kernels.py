@@ -6,25 +6,14 @@ R_MEMORY : nobody can starve before this time. R_TAIL, R_FIRST : the last and th
 from __future__ import annotations
 
 from llmqsim.engine.compiled.blocks.kernels import slot_of
+from llmqsim.engine.compiled.columns import PROMPT_TOKENS
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
-from llmqsim.engine.compiled.orders import Kernels, Mlfq, made_of
-from llmqsim.engine.compiled.orders.kernels import (
-    does_not_note_leaves,
-    does_not_note_strides,
-    inside,
-    mark_at,
-    put_in_line,
-    slot_inside,
-    strides_alone,
-    take_back_in,
-    welcome,
-)
+from llmqsim.engine.compiled.orders import Mlfq
+from llmqsim.engine.compiled.orders.kernels import inside, mark_at, page, put_in_line, slot_inside, welcome
 from llmqsim.engine.compiled.queue.kernels import empty_in_order, entry_at
 from llmqsim.jit import kernel
 from llmqsim.policies import rules
-from llmqsim.requests import INDEX
 
-PROMPT_TOKENS = INDEX["prompt_tokens"]
 M_LEVEL, M_ATTAINED_NS, M_PLACE, M_STEPPED_NS = range(4)
 """of a row: its level and 1 (0: it has not joined); time that it was in steps since it came there; its place in it; when
 it was last in a step, or joined"""
@@ -109,17 +98,4 @@ def ran(order, table, arena, base, step, now):
                 to_tail(arena, base, at)
 
 
-made_of(
-    Mlfq,
-    Kernels(
-        key_of,
-        late_key_of,
-        joined,
-        does_not_note_leaves,
-        look_again,
-        take_back_in,
-        ran,
-        strides_alone,
-        does_not_note_strides,
-    ),
-)
+page(Mlfq, key_of, late_key_of, joined=joined, look_again=look_again, ran=ran)

@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
-from llmqsim.engine.compiled.orders import Kernels, Srpt, made_of
-from llmqsim.engine.compiled.orders.kernels import (
-    does_not_note_joins,
-    does_not_note_leaves,
-    does_not_note_steps,
-    does_not_note_strides,
-    only_welcomes,
-    strides_always,
-    take_back_in,
-)
 from llmqsim.engine.compiled.blocks.kernels import slot_of
+from llmqsim.engine.compiled.columns import ARRIVAL, MAX_TOKENS, PREDICTED, PROMPT_TOKENS
+from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
+from llmqsim.engine.compiled.orders import Srpt
+from llmqsim.engine.compiled.orders.kernels import page, strides_always
 from llmqsim.jit import kernel
 from llmqsim.policies import rules
-from llmqsim.requests import INDEX
-
-ARRIVAL = INDEX["arrival_ns"]
-PROMPT_TOKENS = INDEX["prompt_tokens"]
-MAX_TOKENS = INDEX["max_tokens"]
-PREDICTED = INDEX["predicted_tokens"]
 
 
 @kernel
@@ -48,17 +35,4 @@ def late_key_of(order, table, arena, base, row, slot, now):
     return 0, aged_size(order, table, arena, base, row, slot) + now
 
 
-made_of(
-    Srpt,
-    Kernels(
-        key_of,
-        late_key_of,
-        does_not_note_joins,
-        does_not_note_leaves,
-        only_welcomes,
-        take_back_in,
-        does_not_note_steps,
-        strides_always,
-        does_not_note_strides,
-    ),
-)
+page(Srpt, key_of, late_key_of, may_stride=strides_always)

@@ -7,16 +7,11 @@ R_MEMORY : were tokens made since the last look? Keys that have changed since ar
 from __future__ import annotations
 
 from llmqsim.engine.compiled.blocks.kernels import slot_of
+from llmqsim.engine.compiled.columns import ARRIVAL, PREEMPTIONS, PROMPT_TOKENS, TENANT_ID
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
-from llmqsim.engine.compiled.orders import Kernels, Vtc, made_of
-from llmqsim.engine.compiled.orders.kernels import strides_alone, take_back_in, waiting, welcome
+from llmqsim.engine.compiled.orders import Vtc
+from llmqsim.engine.compiled.orders.kernels import page, waiting, welcome
 from llmqsim.jit import kernel
-from llmqsim.requests import INDEX
-
-ARRIVAL = INDEX["arrival_ns"]
-TENANT_ID = INDEX["tenant_id"]
-PROMPT_TOKENS = INDEX["prompt_tokens"]
-PREEMPTIONS = INDEX["preemptions"]
 
 
 @kernel
@@ -87,4 +82,4 @@ def strode(order, arena, base, steps):
             arena[arena[base + R_SERVED] + tenant] += order.output_weight * made
 
 
-made_of(Vtc, Kernels(key_of, late_key_of, joined, left, look_again, take_back_in, ran, strides_alone, strode))
+page(Vtc, key_of, late_key_of, joined=joined, left=left, look_again=look_again, ran=ran, strode=strode)

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
+from llmqsim.engine.compiled.columns import DEADLINE, FINISH, MAX_TOKENS, OUTCOME, PROMPT_TOKENS, REASON, REJECTED, REPLICA_OF
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
 from llmqsim.engine.compiled.routers.layout import *  # noqa: F403
 from llmqsim.jit import kernel
 from llmqsim.policies import rules as policy_rules
-from llmqsim.requests import INDEX, UNSET, Outcome
-
-DEADLINE = INDEX["deadline_ns"]
-FINISH = INDEX["finish_ns"]
-MAX_TOKENS = INDEX["max_tokens"]
-OUTCOME = INDEX["outcome"]
-PROMPT_TOKENS = INDEX["prompt_tokens"]
-REASON = INDEX["reason"]
-REPLICA_OF = INDEX["replica"]
-REJECTED = int(Outcome.REJECTED)
+from llmqsim.requests import UNSET
 
 
 @kernel

@@ -6,6 +6,7 @@ F_LOAD says which (forms.py). Arguments as in step/.
 from __future__ import annotations
 
 from llmqsim.engine import rules
+from llmqsim.engine.compiled.columns import ARRIVAL, FINISH, MAX_TOKENS, OUTCOME, PREDICTED, PROMPT_TOKENS, REPLICA_OF, UNFINISHED
 from llmqsim.engine.compiled.kernels import deliver
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
 from llmqsim.engine.compiled.routers import Kernels, Weighing, made_of
@@ -14,16 +15,7 @@ from llmqsim.engine.compiled.routers.kernels import pick
 from llmqsim.engine.compiled.routers.layout import *  # noqa: F403
 from llmqsim.jit import kernel
 from llmqsim.policies import rules as policy_rules
-from llmqsim.requests import INDEX, UNSET, Outcome
-
-ARRIVAL = INDEX["arrival_ns"]
-FINISH = INDEX["finish_ns"]
-PROMPT_TOKENS = INDEX["prompt_tokens"]
-MAX_TOKENS = INDEX["max_tokens"]
-PREDICTED = INDEX["predicted_tokens"]
-REPLICA_OF = INDEX["replica"]
-OUTCOME = INDEX["outcome"]
-UNFINISHED = int(Outcome.UNFINISHED)
+from llmqsim.requests import UNSET
 
 
 @kernel

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from llmqsim.engine import rules
+from llmqsim.engine.compiled.columns import REPLICA_OF
 from llmqsim.engine.compiled.split.layout import *  # noqa: F403  (names of words, nothing else)
 from llmqsim.jit import kernel
-from llmqsim.requests import HANDOFF_INDEX, INDEX
+from llmqsim.requests import HANDOFF_INDEX
 
-REPLICA_OF, PREFILL_REPLICA = INDEX["replica"], HANDOFF_INDEX["prefill_replica"]
+PREFILL_REPLICA = HANDOFF_INDEX["prefill_replica"]
 TRANSFER_START = HANDOFF_INDEX["transfer_start_ns"]
 TRANSFER_BLOCKS, TRANSFER_BYTES = HANDOFF_INDEX["transfer_blocks"], HANDOFF_INDEX["transfer_bytes"]
 

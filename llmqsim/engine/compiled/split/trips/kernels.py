@@ -10,13 +10,13 @@ from llmqsim.engine import rules
 from llmqsim.engine.compiled.split.blocks.kernels import release
 from llmqsim.engine.compiled.split.entry.kernels import known_on_arrival
 from llmqsim.engine.compiled.split.events.kernels import append, note, push, sort
+from llmqsim.engine.compiled.columns import ARRIVAL, MAX_TOKENS
 from llmqsim.engine.compiled.split.layout import *  # noqa: F403  (names of words, nothing else)
 from llmqsim.engine.compiled.split.links.kernels import PREFILL_REPLICA, REPLICA_OF, carry
 from llmqsim.engine.compiled.split.queue.kernels import submit, tally, wake
 from llmqsim.jit import kernel
-from llmqsim.requests import HANDOFF_INDEX, INDEX, Handoff
+from llmqsim.requests import HANDOFF_INDEX, Handoff
 
-ARRIVAL, MAX_TOKENS = INDEX["arrival_ns"], INDEX["max_tokens"]
 PREFILLED, JOINED = HANDOFF_INDEX["prefilled_ns"], HANDOFF_INDEX["decode_joined_ns"]
 TRANSFER_END = HANDOFF_INDEX["transfer_end_ns"]
 BECAME = HANDOFF_INDEX["handoff"]

@@ -8,8 +8,17 @@ from __future__ import annotations
 from llmqsim.cost.kernels import outside_box, padded_tokens
 from llmqsim.engine.compiled.batchers import close_steps
 from llmqsim.engine.compiled.blocks.kernels import disown, release
-from llmqsim.engine.compiled.books.kernels import ARRIVAL, count_gap, pass_time, tally
-from llmqsim.engine.compiled.columns import CACHED, COMPLETED, FINISH, FIRST_TOKEN, OUTCOME, WAIT_PREEMPTED, WAIT_STEP
+from llmqsim.engine.compiled.books.kernels import count_gap, pass_time, tally
+from llmqsim.engine.compiled.columns import (
+    ARRIVAL,
+    CACHED,
+    COMPLETED,
+    FINISH,
+    FIRST_TOKEN,
+    OUTCOME,
+    WAIT_PREEMPTED,
+    WAIT_STEP,
+)
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
 from llmqsim.engine.compiled.orders import left
 from llmqsim.engine.compiled.queue.kernels import entry_at

@@ -8,8 +8,8 @@ from __future__ import annotations
 from llmqsim.engine import rules
 from llmqsim.engine.compiled.batchers import choose_victim
 from llmqsim.engine.compiled.blocks.kernels import release, take
-from llmqsim.engine.compiled.books.kernels import ARRIVAL, float_at
-from llmqsim.engine.compiled.columns import DEADLINE, MAX_TOKENS, PREDICTED, PREEMPTIONS, PRIORITY
+from llmqsim.engine.compiled.books.kernels import float_at
+from llmqsim.engine.compiled.columns import ARRIVAL, DEADLINE, MAX_TOKENS, PREDICTED, PREEMPTIONS, PRIORITY
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
 from llmqsim.engine.compiled.prefix.kernels import forget, share
 from llmqsim.engine.compiled.queue.kernels import rejoin
