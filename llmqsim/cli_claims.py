@@ -6,7 +6,6 @@ Exit code 0 when all were run, whether or not they hold: a claim that does not h
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 from llmqsim import terminal
@@ -42,34 +41,16 @@ def _claims(arguments: argparse.Namespace) -> int:
     inputs = [*Path(arguments.folder).glob("*.yaml"), *([arguments.bands] if arguments.bands else [])]
     check_outputs({"--json": arguments.json, "--markdown": arguments.markdown}, inputs)
     only = [name.strip() for name in (arguments.only or "").split(",") if name.strip()]
-    progress = _Progress()
+    line = terminal.StatusLine()
     try:
         told = claims(
-            only, arguments.folder, arguments.bands, arguments.reduced, whole("--seed", 0)(arguments.seed), progress
+            only, arguments.folder, arguments.bands, arguments.reduced, whole("--seed", 0)(arguments.seed), line.show
         )
     finally:
-        progress.end()
+        line.end()
     if arguments.json is not None:
         files.write_json(told, arguments.json)
     if arguments.markdown is not None:
         write_text(arguments.markdown, claims_page.page(told))
     print(terminal.plain(claims_screen.screen(told)))
     return EXIT_OK
-
-
-class _Progress:
-    """A line on the terminal's stderr: what is being run."""
-
-    def __init__(self):
-        self._on = sys.stderr.isatty()
-        self._written = 0
-
-    def __call__(self, text: str) -> None:
-        if self._on:
-            print(f"\rllmqsim: {text}".ljust(self._written), end="", file=sys.stderr, flush=True)
-            self._written = len(text) + len("\rllmqsim: ")
-
-    def end(self) -> None:
-        """Finish the line."""
-        if self._written:
-            print(file=sys.stderr)

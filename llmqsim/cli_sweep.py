@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import time
 from pathlib import Path
 
@@ -75,25 +74,23 @@ def _jobs(text: str) -> int:
 
 
 class _Progress:
-    """A line on the terminal's stderr: runs done, and when the rest will be."""
+    """Runs done, and when the rest will be, on the terminal's status line."""
 
     def __init__(self):
         self._start = self._shown = time.monotonic()
-        self._on = sys.stderr.isatty()
-        self._written = False
+        self._line = terminal.StatusLine()
 
     def __call__(self, done: int, total: int) -> None:
         now = time.monotonic()
         if done == 0:
             self._start = now
-        if not self._on or (now - self._shown < SHOWN_EVERY_S and done < total):
+        if now - self._shown < SHOWN_EVERY_S and done < total:
             return
-        self._shown, self._written = now, True
+        self._shown = now
         rest = (now - self._start) / done * (total - done) if done else None
         eta = "" if rest is None else f", about {rest:,.0f} s left"
-        print(f"\rllmqsim: {done:,} of {total:,} runs{eta}   ", end="", file=sys.stderr, flush=True)
+        self._line.show(f"{done:,} of {total:,} runs{eta}")
 
     def end(self) -> None:
         """Finish the line."""
-        if self._written:
-            print(file=sys.stderr)
+        self._line.end()

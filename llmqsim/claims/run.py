@@ -35,8 +35,9 @@ def claims(
 
     only : ids, all of them if empty. folder : of the scenarios. bands : file of the bands; None for the checkout's own,
     without which nothing is judged, which the notes say. reduced : at the size for CI. announce : hears of progress.
-    Returns version, seed, reduced, notes, about (what each scenario's header says), and claims: a mapping for each check with id, check, published, simulated (mean
-    over seeds), low, high, holds (None where there is no band), assumption, and reason where it does not hold.
+    Returns version, seed, reduced, notes, about (what each scenario's header says), and claims: a mapping for each check
+    with id, check, published, simulated (mean over seeds), low, high, holds (None where there is no band), assumption,
+    and reason where it does not hold.
     Raises UserError.
     """
     chosen = _chosen(only)

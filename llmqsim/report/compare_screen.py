@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from llmqsim.report.show import NOTHING, clip, count, duration, figures, percent, wrap
+from llmqsim.report.show import NOTHING, clip, duration, figures, percent, wrap
 
 WIDTH = 110
 SHOWN_GROUPS = (("class", "class"), ("tenant", "tenant"), ("length", "tokens, prompt and output"))

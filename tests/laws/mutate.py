@@ -641,8 +641,8 @@ MUTATIONS: dict[str, tuple[str, str, str]] = {
     ),
     "ranks: who loses its place is in the queue at once": (
         "orders/fixed/kernels.py",
-        "        only_welcomes,\n        take_back_in,\n",
-        "        only_welcomes,\n        is_sorted,\n",
+        "page(FixedRanked, key_of, late_key_of)",
+        "page(FixedRanked, key_of, late_key_of, catch_up=is_sorted)",
     ),
     "ranks: nobody is rescued": (
         "orders/mlfq/kernels.py",
