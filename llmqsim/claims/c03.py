@@ -35,7 +35,7 @@ def measure(setting: Setting) -> list[Figure]:
                 f"{SAME}; overloaded, so that its latency grows with the run: {', '.join(growing)}" if growing else SAME
             )
             check = f"at {rate} req/s: {name} over {against}"
-            figures.append(Figure(check, ratio, 1.0, told, V0 if name == "paged_v0" else None))
+            figures.append(Figure(check, ratio, None, told, V0 if name == "paged_v0" else None))
     return figures
 
 

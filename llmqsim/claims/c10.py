@@ -36,8 +36,8 @@ def measure(setting: Setting) -> list[Figure]:
     for load in LOADS:
         fcfs, sjf = (_seen(setting, variant, load * carried) for variant in (None, "sjf"))
         starved, mean = _ratios("longest_p99_s", sjf, fcfs), _ratios("mean_s", sjf, fcfs)
-        figures.append(Figure(f"P99 wait of the longest tenth, sjf over fcfs, load {load:g}", starved, 3.0, rests))
-        figures.append(Figure(f"mean wait, sjf over fcfs, load {load:g}", mean, 1.0, rests))
+        figures.append(Figure(f"P99 wait of the longest tenth, sjf over fcfs, load {load:g}", starved, None, rests))
+        figures.append(Figure(f"mean wait, sjf over fcfs, load {load:g}", mean, None, rests))
         if load == AGED_AT:
             figures += _mended(setting, load * carried, fcfs, sjf, rests)
     return figures
@@ -50,14 +50,14 @@ def _mended(setting: Setting, rate: float, fcfs: list[Seen], sjf: list[Seen], re
         aged = _seen(setting, variant, rate)
         kept = tuple((a.mean_s - b.mean_s) / (a.mean_s - c.mean_s) for a, b, c in zip(fcfs, aged, sjf, strict=True))
         starved = _ratios("longest_p99_s", aged, fcfs)
-        figures.append(Figure(f"P99 wait of the longest tenth, {name}, over fcfs", starved, 1.5, rests, NOT_BOTH))
-        figures.append(Figure(f"share of the mean's gain that is kept, {name}", kept, 0.5, rests, NOT_BOTH))
+        figures.append(Figure(f"P99 wait of the longest tenth, {name}, over fcfs", starved, None, rests, NOT_BOTH))
+        figures.append(Figure(f"share of the mean's gain that is kept, {name}", kept, None, rests, NOT_BOTH))
     for variant in ("goodput_first", "least_slack"):
         points = tuple(
             100 * (its.attainment - max(a.attainment, b.attainment))
             for its, a, b in zip(_seen(setting, variant, rate), fcfs, sjf, strict=True)
         )
-        figures.append(Figure(f"points of attainment above the better of fcfs and sjf, {variant}", points, 2.0, rests))
+        figures.append(Figure(f"points of attainment above the better of fcfs and sjf, {variant}", points, None, rests))
     return figures
 
 
