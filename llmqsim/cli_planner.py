@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Callable
 from typing import Any
 
 from llmqsim import terminal
@@ -152,7 +153,11 @@ def _size(arguments: argparse.Namespace) -> int:
 
     inputs = [path for path in (arguments.scenario, arguments.trace) if path is not None]
     check_outputs({"--json": arguments.json, "--save": arguments.save}, inputs)
-    told = size(_question(arguments))
+    line = terminal.StatusLine()
+    try:
+        told = size(_question(arguments, line.show))
+    finally:
+        line.end()
     if arguments.json is not None:
         files.write_json({key: value for key, value in told.items() if key != "seconds"}, arguments.json)
     if arguments.save is not None:
@@ -165,8 +170,8 @@ def _size(arguments: argparse.Namespace) -> int:
     return {"feasible": EXIT_OK, "infeasible": EXIT_NO}.get(told["verdict"], EXIT_UNDECIDED)
 
 
-def _question(arguments: argparse.Namespace) -> Any:
-    """The flags as planner.sizing takes them."""
+def _question(arguments: argparse.Namespace, tell: Callable[[str], None]) -> Any:
+    """The flags as planner.sizing takes them. tell : shows how far it has come."""
     from llmqsim.planner.size import Effort
     from llmqsim.planner.sizing import Question
 
@@ -188,6 +193,7 @@ def _question(arguments: argparse.Namespace) -> Any:
         seed=arguments.seed,
         split=arguments.split,
         link=arguments.link,
+        tell=tell,
         effort=Effort(most_replicas=arguments.max_replicas, headroom=not arguments.no_headroom),
     )
 

@@ -25,6 +25,22 @@ class UserError(Exception):
 class ScenarioError(UserError):
     """A scenario (its file, its `--set` and `--variant`) that can't be run as written."""
 
+    def told(self, *faults: str) -> ScenarioError:
+        """The same mistake in other words, such as with its place."""
+        return ScenarioError(*faults)
+
+
+class NoRoom(ScenarioError):
+    """A scenario that is well written and has no room on its GPUs. reason : which room, a key of planner/limits.py."""
+
+    def __init__(self, *faults: str, reason: str = ""):
+        super().__init__(*faults)
+        self.reason = reason
+
+    def told(self, *faults: str) -> ScenarioError:
+        """The same mistake in other words."""
+        return NoRoom(*faults, reason=self.reason)
+
 
 class DataError(UserError):
     """A data file (trace, events, length table, coefficients) that can't be read as what it should be."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -49,6 +49,16 @@ class StepCost:
     """the fits behind it, None for those that ship"""
     cached_read_percent: int = 100
     """time of a KV token that another request of the step has brought from memory, per cent of the full time"""
+
+    @property
+    def error(self) -> float | None:
+        """Relative error of step times that the fits state: the largest P90 of a kernel family; None: they state none."""
+        told = [error["p90_percent"] / 100 for error in self.errors.values() if "p90_percent" in error]
+        return max(told, default=None)
+
+    def scaled(self, factor: float) -> StepCost:
+        """The same with every step `factor` times as long, host time included (all entries are times)."""
+        return replace(self, costs=self.costs * factor)
 
 
 def constant(step_s: float) -> StepCost:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from llmqsim.errors import ScenarioError
+from llmqsim.errors import NoRoom, ScenarioError
 from llmqsim.hardware.gpu import Gpu
 from llmqsim.hardware.model import Model
 from llmqsim.hardware.serving import memory_rule
@@ -209,30 +209,34 @@ def _check_fit(
     step = sum(-item.bytes for item in items if item.name == LARGE_STEP)
     if pool + step > 0:
         fits = PROFILED_TOKENS + (pool + step - 1) // activation_bytes_per_token(model, tp)
-        raise ScenarioError(
+        raise NoRoom(
             f"engine.max_num_batched_tokens: the activations of such a step leave no memory for KV on "
             f"{spread} (got {options.max_num_batched_tokens:,}): {_gib(step)} of {_gib(pool + step)}; at most {fits:,}, "
-            f"and fewer leave room for requests"
+            f"and fewer leave room for requests",
+            reason="activations_do_not_fit",
         )
-    raise ScenarioError(
+    raise NoRoom(
         f"tensor_parallel_size: {model.name} does not fit on {spread} (got {tp}): {taken} "
         f"= {_gib(budget.bytes - pool)} on each GPU, and {budget.formula} = {_gib(budget.bytes)}; "
-        f"take more GPUs a replica, a larger GPU or a smaller model"
+        f"take more GPUs a replica, a larger GPU or a smaller model",
+        reason="weights_do_not_fit",
     )
 
 
 def _check_pool(capacity: KvCapacity, options: EngineOptions, check_max_model_len: bool) -> None:
     if capacity.usable_blocks < 1:
-        raise ScenarioError(
+        raise NoRoom(
             f"engine: the KV pool holds {capacity.blocks} blocks of {capacity.block_size} tokens ({capacity.source}), "
-            f"of which one is reserved; at least 2 are needed"
+            f"of which one is reserved; at least 2 are needed",
+            reason="kv_pool_too_small",
         )
     longest = options.max_model_len
     if check_max_model_len and longest is not None and longest > capacity.usable_tokens:
-        raise ScenarioError(
+        raise NoRoom(
             f"engine.max_model_len: one request of that length does not fit the KV pool (got {longest:,}): "
             f"{capacity.usable_blocks:,} usable blocks x {capacity.block_size} = {capacity.usable_tokens:,} tokens "
-            f"({capacity.source}); at most {capacity.usable_tokens:,}, or 'auto'"
+            f"({capacity.source}); at most {capacity.usable_tokens:,}, or 'auto'",
+            reason="max_model_len_exceeds_kv_pool",
         )
 
 

@@ -10,7 +10,9 @@ import numpy as np
 
 from llmqsim.metrics import slo, stats
 from llmqsim.metrics.stability import stability
+from llmqsim.planner.settle import STEP, Length
 from llmqsim.result import Result
+from llmqsim.scenario.build import build_workload
 from llmqsim.simulation import Prepared
 
 KEPT, BROKEN, OPEN = "kept", "broken", "open"
@@ -50,18 +52,42 @@ class Attained:
 
     @property
     def judged(self) -> str:
-        """KEPT: every interval lies at or above its share and no run is overloaded; BROKEN: one lies below, or overload;
-        OPEN: more runs may tell."""
+        """KEPT: every interval lies at or above its share, and the runs settled; BROKEN: one lies below, or overload;
+        OPEN: more or longer runs may tell."""
         intervals = [self.interval(i) for i in range(len(self.objectives))]
         told = [(i, one.share) for i, one in zip(intervals, self.objectives, strict=True) if i is not None]
         if any(i.high is not None and i.high < share for i, share in told):
             return BROKEN
-        overloaded = sum(s.verdict == "overloaded" for s in self.samples)
-        if overloaded and self.verdict == "overloaded":
+        if self.verdict == "overloaded":
             return BROKEN
-        if overloaded or not told or any(i.low is None or i.low < share for i, share in told):
-            return OPEN
-        return KEPT
+        return KEPT if self.clear and self.settled else OPEN
+
+    @property
+    def clear(self) -> bool:
+        """Does every interval lie at or above its share, whatever the backlog does?"""
+        intervals = [self.interval(i) for i in range(len(self.objectives))]
+        told = [(i, one.share) for i, one in zip(intervals, self.objectives, strict=True) if i is not None]
+        return bool(told) and all(i.low is not None and i.low >= share for i, share in told)
+
+    @property
+    def settled(self) -> bool:
+        """Is it known that no backlog grows? Most runs must say so, and none the opposite."""
+        return self.verdict == "stable" and all(s.verdict != "overloaded" for s in self.samples)
+
+    @property
+    def too_short(self) -> bool:
+        """Would it be kept, were it known that no backlog grows? Longer runs tell that, more of them don't."""
+        return self.clear and not self.settled and self.judged == OPEN
+
+    @property
+    def why_open(self) -> str:
+        """Why it is neither kept nor broken, a phrase; empty where it is."""
+        if self.judged != OPEN:
+            return ""
+        if self.clear:
+            calm = sum(s.verdict == "stable" for s in self.samples)
+            return f"{calm} of {len(self.samples)} runs show that no backlog grows"
+        return "the interval straddles the target" if self.interval(self.worst) is not None else "no request was asked"
 
     @property
     def worst(self) -> int:
@@ -86,6 +112,7 @@ class Attained:
             "runs": len(self.samples),
             "stability": self.verdict,
             "judged": self.judged,
+            "why_open": self.why_open,
             "objectives": every,
         }
 
@@ -111,25 +138,60 @@ def of_one_run(outcomes: np.ndarray) -> stats.Interval:
 class Probe:
     """Runs of deployments under one seed, each decided as soon as it can be. It remembers how many runs it took.
 
-    alike : every replication is the same traffic, so that one run is all there is.
+    alike : every replication is the same traffic, so that one run is all there is. length : of all runs, which are made
+    longer where nothing but the backlog verdict is missing; None for what the first deployment's scenario says.
     """
 
-    def __init__(self, seed: int, alike: bool = False):
-        self.seed, self.alike, self.runs = seed, alike, 0
+    def __init__(self, seed: int, alike: bool = False, length: Length | None = None):
+        self.seed, self.alike, self.runs, self._length = seed, alike, 0, length
+
+    @property
+    def length(self) -> Length:
+        """Of the runs so far."""
+        assert self._length is not None, "no deployment was looked at yet"
+        return self._length
 
     def decide(self, prepared: Prepared, fewest: int = 2, most: int = 6, first: int = 0) -> Attained:
-        """Replicate until it is kept or broken, or `most` runs. first : number of the first replication."""
+        """Replicate until it is kept or broken, or `most` runs; at the length limit it may stay open for want of a verdict.
+
+        first : number of the first replication.
+        """
+        if self._length is None:
+            requests = len(build_workload(prepared.scenario, prepared.servers, self.seed, first).table)
+            self._length = Length(prepared.scenario, requests)
+        while True:
+            found = self._decide(self.length.of(prepared), fewest, most, first)
+            if not found.too_short or not self.length.lengthen("whether the backlog grows is not known yet"):
+                return found
+
+    def holds_longer(self, prepared: Prepared, replication: int) -> bool:
+        """Does one run that is STEP times as long keep every target and settle, too? True where no run can be longer."""
+        times = min(self.length.most, STEP * self.length.times)
+        if times == self.length.times:
+            return True
+        found = self._decide(self.length.of(prepared, times), 1, 1, replication, one_run=True)
+        told = [(found.interval(i), one.share) for i, one in enumerate(found.objectives)]
+        return found.settled and all(i is None or i.mean >= share for i, share in told)
+
+    def _decide(self, prepared: Prepared, fewest: int, most: int, first: int, one_run: bool = False) -> Attained:
         found: Attained | None = None
         for replication in range(first, first + (1 if self.alike else most)):
             result = prepared.run(self.seed, replication)
             self.runs += 1
+            self.length.saw(result.engine)
             found = found or Attained(slo.objectives(result.promise, result.table.classes))
-            found.samples.append(sample(result, found.objectives, self.alike))
+            found.samples.append(sample(result, found.objectives, self.alike or one_run))
             found.last = result
-            if len(found.samples) >= fewest and found.judged != OPEN:
+            if self._decided(found, fewest):
                 break
         assert found is not None
         return found
+
+    def _decided(self, found: Attained, fewest: int) -> bool:
+        """Is there nothing that another run of this length would add?"""
+        if len(found.samples) < fewest:
+            return False
+        return found.judged != OPEN or (found.too_short and self.length.times < self.length.most)
 
 
 def sample(result: Result, objectives: list[slo.Objective], keep: bool) -> Sample:

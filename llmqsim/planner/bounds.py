@@ -14,6 +14,7 @@ must stay below the pool: the stability threshold); Allen-Cunneen for the wait o
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,10 +23,13 @@ import numpy as np
 from llmqsim.cost.kernels import prefill_attention_ns, step_ns
 from llmqsim.cost.stations import Stations
 from llmqsim.engine.deployment import Deployment
+from llmqsim.metrics.slo import Objective
 from llmqsim.planner.alone import Alone
 from llmqsim.requests import RequestTable
 
 LARGEST_BATCH = 2**16
+NEARLY_ALL = 0.9
+"""share of requests from which a TPOT target binds the mean step: fewer might keep it while the mean does not"""
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,7 @@ class Bounds:
 
     def __init__(self, deployment: Deployment, table: RequestTable):
         self.deployment = deployment
+        self.cached = table.prefixes is not None and deployment.options.enable_prefix_caching
         longest_prompt, longest_answer = int(table.prompt_tokens.max()), int(table.output_tokens.max())
         self.alone = Alone(deployment, longest_prompt, longest_answer)
         self.service_s = self.alone.e2e_s(table)
@@ -204,6 +209,19 @@ class Bounds:
         """What sizing without a queue answers: rate over what a replica carries within the TPOT target, rounded up."""
         batch = self.batch_within(tpot_s)
         return max(1, math.ceil(rate_per_s / self._carried(batch) - 1e-9)) if batch else None
+
+    def fewest(self, rate_per_s: float | None, asked: Iterable[Objective] = ()) -> int:
+        """Replicas below which no fleet can do: a utilisation above 1, of what a replica completes, and of what it
+        completes within a TPOT target that nearly all requests must keep.
+
+        1 where there is no rate (a loop can't overload), and where prompts that are in the prefix cache cost nothing,
+        which means do not know.
+        """
+        if rate_per_s is None or self.cached:
+            return 1
+        strict = [one.limits_s["tpot_s"] for one in asked if "tpot_s" in one.limits_s and one.part is None and one.share >= NEARLY_ALL]
+        within = self.replicas_by_means(rate_per_s, min(strict, default=None))
+        return max(self.replicas_by_means(rate_per_s) or 1, within or 1)
 
     def utilisation(self, rate_per_s: float, replicas: int, tpot_s: float | None = None) -> float | None:
         """Rate over what so many replicas carry (within the TPOT target, by means)."""

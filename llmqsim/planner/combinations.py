@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from llmqsim.errors import ScenarioError, UserError
+from llmqsim.errors import NoRoom, ScenarioError, UserError
 from llmqsim.hardware.gpu import gpu
 from llmqsim.hardware.prices import Price, price
 from llmqsim.planner.limits import REASONS
+from llmqsim.planner.settle import Tell, quiet
 from llmqsim.planner.size import Effort, Search, Sized
 from llmqsim.planner.vary import one_kind
 from llmqsim.scenario.load import Scenario
@@ -19,8 +20,8 @@ from llmqsim.simulation import prepare
 
 Make = Callable[[list[tuple]], Scenario]
 """a checked scenario from overrides (key, value, option)"""
-NO_MEMORY = ("does not fit on", "leave no memory for KV", "blocks of", "does not fit the KV pool")
-"""how kv/capacity.py says that there is no room"""
+LARGEST_TP = 64
+"""tensor parallel size up to which one is looked for that fits"""
 
 
 @dataclass
@@ -41,20 +42,21 @@ class Candidate:
         return gpus * self.price.usd_per_gpu_hour if by_cost and self.price else float(gpus)
 
 
-def candidates(make: Make, axes: Mapping[str, list], own_prices: Mapping[str, float], effort: Effort) -> list[Candidate]:
+def candidates(make: Make, axes: Mapping[str, list], own_prices: Mapping[str, float], effort: Effort, tell: Tell = quiet) -> list[Candidate]:
     """Every combination of the axes (dotted key -> values), built. One that is refused says why; a single one raises."""
     found = []
     for values in itertools.product(*axes.values()):
         choice = dict(zip(axes, values, strict=True))
         one = Candidate(choice)
-        scenario = make([(key, value, "--gpu" if key == "gpu" else "--try") for key, value in choice.items()])
+        sets = [(key, value, "--gpu" if key == "gpu" else "--try") for key, value in choice.items()]
+        scenario = make(sets)
         try:
-            one.search = Search(one_kind(prepare(scenario), "size"), effort)
+            one.search = Search(one_kind(prepare(scenario), "size"), effort, tell)
+        except NoRoom as error:
+            one.reason, one.sentence = error.reason, no_room(error, make, sets)
         except ScenarioError as error:
-            one.sentence = error.faults[0].removeprefix("--try: ").removeprefix("--gpu: ")
-            no_room = is_no_memory(one.sentence)
-            one.reason = "weights_do_not_fit" if no_room else "not_configurable"
-            if not no_room and not _several(axes):
+            one.reason, one.sentence = "not_configurable", said(error)
+            if not _several(axes):
                 raise
         spec = scenario.spec
         one.gpus_per_replica = spec.tensor_parallel_size * spec.pipeline_parallel_size
@@ -64,9 +66,33 @@ def candidates(make: Make, axes: Mapping[str, list], own_prices: Mapping[str, fl
     return found
 
 
-def is_no_memory(sentence: str) -> bool:
-    """Is this how a model is refused that does not fit?"""
-    return any(words in sentence for words in NO_MEMORY)
+def said(error: ScenarioError) -> str:
+    """The first fault, without the option that it came from: the combination is named beside it."""
+    fault = error.faults[0]
+    for option in ("--try: ", "--gpu: ", "--tp: ", "--set: ", "<mapping>: "):
+        fault = fault.removeprefix(option)
+    return fault
+
+
+def no_room(error: NoRoom, make: Make, sets: list[tuple]) -> str:
+    """The fault; where weights do not fit, with the smallest tensor parallel size at which they do."""
+    if error.reason != "weights_do_not_fit":
+        return said(error)
+    fits = smallest_tp(make, sets)
+    return f"{said(error)}; " + (f"TP {fits} is the smallest that fits" if fits else f"no TP up to {LARGEST_TP} fits")
+
+
+def smallest_tp(make: Make, sets: list[tuple]) -> int | None:
+    """The smallest power of two up to LARGEST_TP at which the servers can be built; None where there is none."""
+    degree = 2
+    while degree <= LARGEST_TP:
+        try:
+            prepare(make([*sets, ("tensor_parallel_size", degree, "--tp")]))
+        except ScenarioError:
+            degree *= 2
+        else:
+            return degree
+    return None
 
 
 def _several(axes: Mapping[str, list]) -> bool:
@@ -87,7 +113,7 @@ def best(found: list[Candidate], effort: Effort, by_cost: bool) -> Candidate | N
     for one in sorted(alive, key=lambda c: c.measure(c.search.fewest, by_cost)):
         each = one.measure(1, by_cost)
         most = effort.most_replicas if least == math.inf else min(effort.most_replicas, int(least / each + 1e-9))
-        if most < one.search.fewest:
+        if effort.most_replicas >= one.search.fewest > most:
             one.reason, one.sentence = "dearer", _at_least(one.search.fewest)
             continue
         one.sized = one.search.bracket(most)

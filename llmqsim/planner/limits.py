@@ -21,6 +21,10 @@ SLACK = 0.01
 """the time alone is interpolated; a request within 1 % of its limit is not held against it"""
 REASONS = {
     "weights_do_not_fit": "the weights leave no memory for a KV pool",
+    "activations_do_not_fit": "the activations of the largest step leave no memory for a KV pool",
+    "kv_pool_too_small": "the KV pool holds less than one block for requests",
+    "max_model_len_exceeds_kv_pool": "the KV pool holds less than one request of max_model_len",
+    "no_request_fits": "not one request of this workload can be served",
     "requests_too_long": "too many requests are longer than the server takes",
     "prefill_exceeds_ttft": "prefill alone, on an empty server, exceeds the TTFT target",
     "decode_exceeds_tpot": "decoding alone, with nobody else in the batch, exceeds the TPOT target",
@@ -28,6 +32,7 @@ REASONS = {
     "targets_exclude_each_other": "each target can be kept alone, not all of them by enough requests",
     "most_replicas_reached": "the largest number of replicas that may be tried does not keep the SLO",
     "not_decided": "the intervals still straddle the target",
+    "dearer": "it can't be cheaper than the best one found",
     "not_configurable": "this combination of model, GPU and options is refused",
 }
 

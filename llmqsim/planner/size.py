@@ -8,7 +8,6 @@ tried from the least cost that arithmetic allows, and left out once that exceeds
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -16,29 +15,38 @@ from typing import Any
 from llmqsim.metrics.slo import meets, objectives
 from llmqsim.planner.attain import BROKEN, KEPT, Attained, Probe
 from llmqsim.planner.bounds import Bounds, Mix
+from llmqsim.planner.bracket import headroom_factor, smallest
 from llmqsim.planner.limits import REASONS, ceiling
 from llmqsim.planner.replicate import alike
+from llmqsim.planner.settle import Length, Tell, quiet
+from llmqsim.planner.step_error import StepError, moved
 from llmqsim.planner.vary import at_load, loops, with_replicas
 from llmqsim.scenario.build import build_workload
 from llmqsim.scenario.load import Scenario
 from llmqsim.simulation import Prepared, promise
 
+MOST, NOT_DECIDED = "most_replicas_reached", "not_decided"
 FRESH = 1000
 """number of the first replication that the search has not seen"""
 MOST_REPLICAS = 1024
 SEARCH_RUNS, JUDGE_RUNS = 5, 20
 JUDGED_REQUESTS = 200_000
-HEADROOM_STEPS = (1.05, 1.1, 1.2, 1.35, 1.5, 2.0, 3.0)
+JUDGED_RUN = 10_000
+"""requests of a run that judges an answer, at least (settle.py says how far runs may be lengthened)"""
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How much may be spent. search, judge : most runs to decide a step of the search, and the answer itself."""
+    """How much may be spent. search, judge : most runs to decide a step of the search, and the answer itself.
+
+    headroom, step_error : also how much more rate the answer carries, and how it moves with step times.
+    """
 
     search: int = SEARCH_RUNS
     judge: int = JUDGE_RUNS
     most_replicas: int = MOST_REPLICAS
     headroom: bool = True
+    step_error: bool = True
 
 
 @dataclass(frozen=True)
@@ -56,13 +64,17 @@ class Sized:
 
 
 class Search:
-    """The smallest number of replicas of one combination."""
+    """The smallest number of replicas of one combination.
 
-    def __init__(self, prepared: Prepared, effort: Effort):
+    tell : takes lines for the status line. length : of its runs, where another search has found it already.
+    """
+
+    def __init__(self, prepared: Prepared, effort: Effort, tell: Tell = quiet, length: Length | None = None):
         self.prepared, self.effort = prepared, effort
         seed = prepared.scenario.spec.run.seed
-        self.probe = Probe(seed, alike(prepared))
         self.table = build_workload(prepared.scenario, prepared.servers, seed, 0).table
+        self.length = length or Length(prepared.scenario, len(self.table), tell)
+        self.probe = Probe(seed, alike(prepared), self.length)
         self.objectives = objectives(promise(prepared.scenario), self.table.classes)
         self.bounds = Bounds(prepared.servers.deployment, self.table)
         self.seen: dict[int, Attained] = {}
@@ -77,45 +89,61 @@ class Search:
     @property
     def judge_runs(self) -> int:
         """Most runs to judge the answer by: more where they are short."""
-        return judge_runs(self.effort, len(self.table))
+        return judge_runs(self.effort, self.length.told().run)
 
     @property
     def fewest(self) -> int:
-        """Replicas below which arithmetic says overload; some 10 % of room is left for its errors."""
-        rate = self.rate_per_s
-        return 1 if rate is None else max(1, math.ceil(0.9 * rate / self.bounds.capacity_per_s))
+        """Replicas that arithmetic asks for at least: no answer has fewer, whatever a run shows. 1 where it knows no rate."""
+        return self.bounds.fewest(self.rate_per_s, self.objectives)
 
     def bracket(self, most: int) -> Sized:
         """The smallest number up to `most` that the search finds kept, not judged yet; the reason where there is none."""
         best = ceiling(self.bounds, self.prepared.servers.deployment, self.table, self.objectives)
         if best.reason is not None:
             return self._sized(None, None, None, best.reason, best.sentence)
-        found = self._bracket(most)
+        if self.fewest > most:
+            told = f"{REASONS[MOST]}: arithmetic asks for at least {self.fewest:,} replicas, {most:,} may be tried"
+            return self._sized(None, None, None, MOST, told)
+        found = smallest(lambda n: self.at(n).judged == KEPT, self._guess(most), self.fewest, most)
         if found is not None:
             return self._sized(found, self.seen[found], self.seen.get(found - 1), None, "")
-        last = self.seen[max(self.seen)]
-        reason = "most_replicas_reached" if last.judged == BROKEN else "not_decided"
-        asked = last.objectives[last.worst].share
-        told = f"{REASONS[reason]}: {max(self.seen):,} replicas give {share_text(last)}, {100 * asked:g} % are asked for"
-        return self._sized(None, last, None, reason, told)
+        return self._nothing(self.at, self._guess(most), most)
 
     def judge(self, replicas: int) -> Sized:
-        """The answer next to `replicas` that fresh replications confirm."""
-        replicas, attained, less = self._judge(replicas)
-        if attained.judged == KEPT:
-            return self._sized(replicas, attained, less, None, "")
-        told = f"{REASONS['not_decided']}: {replicas} replicas give {share_text(attained)}"
-        return self._sized(None, attained, less, "not_decided", told)
+        """The answer next to `replicas` that fresh, longer runs confirm, and that a run of STEP times their length does."""
+        self.length.at_least(JUDGED_RUN, "to judge the answer by")
+        fresh, most = _Fresh(self), self.effort.most_replicas
+        while True:
+            times = self.length.times
+            found = smallest(lambda n: fresh.at(n).judged == KEPT, replicas, self.fewest, most)
+            if found is None:
+                return self._nothing(fresh.at, replicas, most)
+            replicas, attained = found, fresh.at(found)
+            less = fresh.at(found - 1) if found > 1 else None
+            if times != self.length.times:
+                continue  # runs have become longer on the way: what was decided before is judged by these, too
+            held = self.probe.holds_longer(with_replicas(self.prepared, found), FRESH - 1)
+            if held or not self.length.lengthen("a longer run does not confirm the answer"):
+                return self._sized(found, attained, less, None, "")
 
     def answer(self) -> Sized:
         """Both: search, then judge."""
         found = self.bracket(self.effort.most_replicas)
         return found if found.replicas is None else self.judge(found.replicas)
 
-    def _sized(
-        self, replicas: int | None, attained: Attained | None, less: Attained | None, reason: str | None, sentence: str
-    ) -> Sized:
-        return Sized(self.prepared, self.bounds, replicas, attained, less, reason, sentence, self.tpot_s)
+    def step_error(self, replicas: int) -> StepError | None:
+        """How the answer moves with step times; by fewer runs than the answer, each as long."""
+
+        def answer(prepared: Prepared) -> tuple[int | None, str | None]:
+            other = Search(prepared, self.effort, length=self.length)
+            best = ceiling(other.bounds, prepared.servers.deployment, other.table, other.objectives)
+            if best.reason is not None:
+                return None, best.reason
+            found = smallest(lambda n: other.at(n).judged == KEPT, replicas, other.fewest, self.effort.most_replicas)
+            self.probe.runs += other.probe.runs
+            return found, None if found else MOST
+
+        return moved(self.prepared, answer)
 
     def at(self, replicas: int) -> Attained:
         """What so many replicas attain, decided once."""
@@ -123,44 +151,33 @@ class Search:
             self.seen[replicas] = self.probe.decide(with_replicas(self.prepared, replicas), most=self.effort.search)
         return self.seen[replicas]
 
-    def _bracket(self, most: int) -> int | None:
-        """The smallest number that is kept, by doubling steps from the guess by means, then bisection; None: none is."""
+    def why_less(self, replicas: int, less: Attained) -> str:
+        """Why one less than `replicas` is no answer, a phrase; empty where its interval lies below the target."""
+        if less.judged == KEPT:
+            return f"arithmetic asks for {self.fewest:,}" if replicas <= self.fewest else "kept in these runs"
+        return less.why_open
+
+    def _guess(self, most: int) -> int:
+        """Where to begin: what means say, from the least that may be answered on."""
         rate = self.rate_per_s
-        guess = None if rate is None else self.bounds.replicas_by_means(rate, self.tpot_s)
-        low, high = self.fewest - 1, min(max(guess or 1, self.fewest), most)
-        step = max(1, round(0.08 * high))
-        if self.at(high).judged == KEPT:
-            while high - step > low:  # downwards, while it is still kept
-                if self.at(high - step).judged != KEPT:
-                    low = high - step
-                    break
-                high, step = high - step, 2 * step
-        else:
-            while self.at(high).judged != KEPT:
-                if high == most:
-                    return None
-                low, high, step = high, min(high + step, most), 2 * step
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if self.at(middle).judged == KEPT else (middle, high)
-        return high
+        means = None if rate is None else self.bounds.replicas_by_means(rate, self.tpot_s)
+        return min(max(means or 1, self.fewest), most)
 
-    def _judge(self, found: int) -> tuple[int, Attained, Attained | None]:
-        """The number that fresh replications confirm, with one less that they do not; it moves by single replicas."""
-        fresh: dict[int, Attained] = {}
+    def _nothing(self, at: Callable[[int], Attained], start: int, most: int) -> Sized:
+        """No number is kept. What is known: of the smallest that lacks the backlog verdict alone, else of the largest."""
+        number = smallest(lambda n: at(n).clear, start, self.fewest, most) or most
+        seen = at(number)
+        reason = MOST if seen.judged == BROKEN else NOT_DECIDED
+        told = f"{number:,} replicas give {share_text(seen)}, {100 * seen.objectives[seen.worst].share:g} % are asked for"
+        if reason == NOT_DECIDED:
+            limit = self.length.fixed or f"runs were lengthened to {self.length.told().run:,} requests, the most"
+            told += f": {seen.why_open}" + (f"; {limit}" if seen.too_short else "")
+        return self._sized(None, seen, None, reason, f"{REASONS[reason]}: {told}")
 
-        def at(replicas: int) -> Attained:
-            if replicas not in fresh:
-                servers = with_replicas(self.prepared, replicas)
-                first = 0 if self.probe.alike else FRESH
-                fresh[replicas] = self.probe.decide(servers, fewest=5, most=self.judge_runs, first=first)
-            return fresh[replicas]
-
-        while at(found).judged != KEPT and found < self.effort.most_replicas:
-            found += 1
-        while found > 1 and at(found - 1).judged == KEPT:
-            found -= 1
-        return found, at(found), at(found - 1) if found > 1 else None
+    def _sized(
+        self, replicas: int | None, attained: Attained | None, less: Attained | None, reason: str | None, sentence: str
+    ) -> Sized:
+        return Sized(self.prepared, self.bounds, replicas, attained, less, reason, sentence, self.tpot_s)
 
     def headroom(self, replicas: int) -> float | None:
         """How many more requests per second the answer carries within the SLO; None where there is no rate."""
@@ -175,6 +192,25 @@ class Search:
         return self.probe.decide(faster, most=self.effort.search).judged == KEPT
 
 
+class _Fresh:
+    """Numbers of replicas on replications that the search has not seen, all of one length."""
+
+    def __init__(self, search: Search):
+        self.seen: dict[int, Attained] = {}
+        self._search, self._times = search, search.length.times
+
+    def at(self, replicas: int) -> Attained:
+        """What so many replicas attain, decided once; anew where runs have become longer since and it was not broken."""
+        search = self._search
+        if self._times != search.length.times:
+            self.seen = {n: one for n, one in self.seen.items() if one.judged == BROKEN}
+            self._times = search.length.times
+        if replicas not in self.seen:
+            servers, first = with_replicas(search.prepared, replicas), 0 if search.probe.alike else FRESH
+            self.seen[replicas] = search.probe.decide(servers, fewest=5, most=search.judge_runs, first=first)
+        return self.seen[replicas]
+
+
 def arrival_rate(scenario: Scenario, mix: Mix) -> float | None:
     """Arrivals a second, as written where it is one number; None where they depend on the run."""
     workload = scenario.spec.workload
@@ -187,23 +223,6 @@ def arrival_rate(scenario: Scenario, mix: Mix) -> float | None:
 def judge_runs(effort: Effort, requests: int) -> int:
     """Most runs to judge an answer by: more where they are short."""
     return max(effort.judge, min(3 * effort.judge, JUDGED_REQUESTS // max(1, requests)))
-
-
-def headroom_factor(kept_at: Callable[[float], bool]) -> float:
-    """The largest load, as a multiple of today's, that is kept: steps, then two bisections."""
-    low, high = 1.0, None
-    for factor in HEADROOM_STEPS:
-        if kept_at(factor):
-            low = factor
-        else:
-            high = factor
-            break
-    for _ in range(2):
-        if high is None:
-            break
-        middle = (low + high) / 2
-        low, high = (middle, high) if kept_at(middle) else (low, middle)
-    return low
 
 
 def share_text(found: Attained) -> str:

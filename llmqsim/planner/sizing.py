@@ -13,8 +13,10 @@ from llmqsim.errors import UserError
 from llmqsim.hardware.prices import parse_prices
 from llmqsim.planner import combinations, splitting
 from llmqsim.planner.combinations import Candidate
+from llmqsim.planner.concurrency import Concurrency
 from llmqsim.planner.flags import scenario_from, slo_from
 from llmqsim.planner.limits import FEASIBLE, INFEASIBLE, NOTHING, ONE_TRAFFIC, REASONS, UNDECIDED
+from llmqsim.planner.settle import Tell, quiet
 from llmqsim.planner.size import Effort, binds
 from llmqsim.planner.splitting import SplitCandidate
 from llmqsim.scenario.load import Scenario, from_mapping, load
@@ -37,6 +39,8 @@ class Question:
     effort: Effort = Effort()
     split: bool = False
     """also prefill and decode apart"""
+    tell: Tell = quiet
+    """takes lines about what is going on"""
     link: str | None = None
     """what carries KV between the pools; None: splitting.LINK"""
 
@@ -57,8 +61,8 @@ def size(question: Question) -> dict[str, Any]:
     apart, told_apart = [], NO_SPLIT
     if question.split or pooled:
         more = [] if pooled else splitting.pools_of(question.link)
-        apart = splitting.candidates(make, more, axes, own, effort, by_cost)
-    found = [] if pooled else combinations.candidates(make, axes, own, effort)
+        apart = splitting.candidates(make, more, axes, own, effort, by_cost, question.tell)
+    found = [] if pooled else combinations.candidates(make, axes, own, effort, question.tell)
     chosen = combinations.best(found, effort, by_cost) if found else None
     best_apart = splitting.best(apart) if apart else None
     if apart:
@@ -128,18 +132,22 @@ def _answer(one: Candidate, effort: Effort) -> dict[str, Any]:
     sized, search = one.sized, one.search
     assert sized is not None and search is not None and sized.attained is not None
     replicas, spec = sized.replicas, sized.prepared.scenario.spec
-    short = binds(sized)
+    short, moved = binds(sized), search.step_error(sized.replicas) if effort.step_error else None
     return {
         "verdict": FEASIBLE,
         "replicas": replicas,
         "gpus": replicas * one.gpus_per_replica,
         "attainment": splitting.limits(sized.attained.told()),
-        "one_less": {"replicas": replicas - 1, **splitting.limits(sized.one_less.told())} if sized.one_less else None,
+        "one_less": _one_less(one),
         "headroom_rate_per_s": search.headroom(replicas) if effort.headroom else None,
         "binds": short["resource"],
         "reason": None,
         "explanation": "",
         "binds_target": short["target"],
+        "gpus_per_replica": one.gpus_per_replica,
+        "concurrency": None if sized.attained.last is None else Concurrency.of(sized.attained.last).to_dict(),
+        "step_error": None if moved is None else moved.to_dict(),
+        "run_length": search.length.told().to_dict(),
         "n_plus_one": _n_plus_one(one, replicas),
         "usd_per_hour": _dollars(one, replicas),
         "choice": one.choice,
@@ -155,6 +163,15 @@ def _answer(one: Candidate, effort: Effort) -> dict[str, Any]:
         "theory": _theory(one, replicas),
         "scenario": {**sized.prepared.scenario.to_dict(), "replicas": replicas},
     }
+
+
+def _one_less(one: Candidate) -> dict[str, Any] | None:
+    """What one replica less gives, and why it is no answer."""
+    sized = one.sized
+    if sized.one_less is None:
+        return None
+    why = one.search.why_less(sized.replicas, sized.one_less)
+    return {"replicas": sized.replicas - 1, **splitting.limits(sized.one_less.told()), "why": why}
 
 
 def _n_plus_one(one: Candidate, replicas: int) -> dict[str, Any]:
@@ -203,6 +220,8 @@ def _no_answer(found: list[Candidate]) -> dict[str, Any]:
         "reason": reason,
         "explanation": one.sentence or REASONS[reason],
         "choice": one.choice,
+        "gpus_per_replica": one.gpus_per_replica,
+        "run_length": None if one.search is None else one.search.length.told().to_dict(),
         "theory": None if one.search is None else _theory(one, None),
     }
 
@@ -213,13 +232,13 @@ def _sources(found: list[Candidate | SplitCandidate]) -> list[str]:
 
 
 def _more_notes(chosen: Candidate | None) -> list[str]:
-    if chosen is None or chosen.sized is None or chosen.sized.attained is None:
+    if chosen is None or chosen.search is None or chosen.sized is None or chosen.sized.attained is None:
         return []
     notes, seen = [], chosen.sized.attained
-    if chosen.search is not None and chosen.search.probe.alike:
+    if chosen.search.probe.alike:
         notes.append(ONE_TRAFFIC)
-    if seen.verdict == "unsettled":
-        notes.append("a run of this length does not show a steady state at this load: a longer workload may ask for more")
+    if (longer := chosen.search.length.told().sentence) is not None:
+        notes.append(longer)
     if seen.last is not None:
         notes += [note for note in seen.last.notes if "reference engine ran" not in note]
     return notes

@@ -16,9 +16,11 @@ from dataclasses import dataclass, field, replace
 from llmqsim.metrics.slo import objectives
 from llmqsim.planner.attain import BROKEN, KEPT, Attained, Probe
 from llmqsim.planner.bounds import DecodeBounds, prefill_bounds
+from llmqsim.planner.bracket import headroom_factor
 from llmqsim.planner.limits import REASONS, ceiling
 from llmqsim.planner.replicate import alike
-from llmqsim.planner.size import FRESH, Effort, arrival_rate, headroom_factor, judge_runs, share_text
+from llmqsim.planner.settle import Length, Tell, quiet
+from llmqsim.planner.size import FRESH, Effort, arrival_rate, judge_runs, share_text
 from llmqsim.planner.vary import at_load, changed, pool_names
 from llmqsim.scenario.build import build_workload
 from llmqsim.scenario.build_fleet import Plant
@@ -48,13 +50,14 @@ class SizedSplit:
 class SplitSearch:
     """Fleets of one combination. weights : what a prefill and a decode replica cost, in GPUs or dollars."""
 
-    def __init__(self, prepared: Prepared, effort: Effort, weights: tuple[float, float]):
+    def __init__(self, prepared: Prepared, effort: Effort, weights: tuple[float, float], tell: Tell = quiet):
         self.prepared, self.effort, self.weights = prepared, effort, weights
         spec, servers = prepared.scenario.spec, prepared.servers
         assert isinstance(servers, Plant)
         self.names = pool_names(prepared, "size")
         self.table = build_workload(prepared.scenario, servers, spec.run.seed, 0).table
-        self.probe = Probe(spec.run.seed, alike(prepared))
+        self.length = Length(prepared.scenario, len(self.table), tell)
+        self.probe = Probe(spec.run.seed, alike(prepared), self.length)
         deployments = [servers.pools[name].deployment for name in self.names]
         self.bounds = (prefill_bounds(deployments[0], self.table), DecodeBounds(deployments[1], self.table))
         self.rate_per_s = arrival_rate(prepared.scenario, self.bounds[1].mix)

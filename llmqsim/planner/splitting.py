@@ -7,14 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from llmqsim.errors import ScenarioError, UserError
+from llmqsim.errors import NoRoom, ScenarioError, UserError
 from llmqsim.hardware.gpu import gpu
 from llmqsim.hardware.prices import Price, price
-from llmqsim.planner.combinations import Make, is_no_memory
+from llmqsim.planner.combinations import Make, no_room, said
 from llmqsim.planner.limits import FEASIBLE, INFEASIBLE, NOTHING, ONE_TRAFFIC, REASONS, UNDECIDED
+from llmqsim.planner.settle import Tell, quiet
 from llmqsim.planner.size import Effort
 from llmqsim.planner.split import Pair, SizedSplit, SplitSearch
 from llmqsim.planner.vary import pool_names
+from llmqsim.scenario.load import Scenario
 from llmqsim.simulation import prepare
 
 LINK = "rdma-400g"
@@ -57,7 +59,13 @@ def pools_of(link: str | None) -> list[tuple]:
 
 
 def candidates(
-    make: Make, more: list[tuple], axes: Mapping[str, list], prices: Mapping[str, float], effort: Effort, by_cost: bool
+    make: Make,
+    more: list[tuple],
+    axes: Mapping[str, list],
+    prices: Mapping[str, float],
+    effort: Effort,
+    by_cost: bool,
+    tell: Tell = quiet,
 ) -> list[SplitCandidate]:
     """Every combination as a split fleet, built. What memory refuses says why; raises where all others are refused."""
     found, refused = [], None
@@ -66,18 +74,21 @@ def candidates(
         one = SplitCandidate(choice)
         sets = [(key, value, "--gpu" if key == "gpu" else "--try") for key, value in choice.items()]
         try:
-            _build(one, make([*sets, *more]), prices, effort, by_cost)
+            _build(one, make([*sets, *more]), prices, effort, by_cost, tell)
+        except NoRoom as error:
+            one.reason, one.sentence = error.reason, no_room(error, make, [*sets, *more]) if more else said(error)
         except ScenarioError as error:
-            one.sentence = error.faults[0].removeprefix("--try: ").removeprefix("--gpu: ")
-            one.reason = "weights_do_not_fit" if is_no_memory(one.sentence) else "not_configurable"
-            refused = refused or (error if one.reason == "not_configurable" else None)
+            one.reason, one.sentence = "not_configurable", said(error)
+            refused = refused or error
         found.append(one)
     if refused is not None and all(one.search is None for one in found):
         raise refused
     return found
 
 
-def _build(one: SplitCandidate, scenario: Any, prices: Mapping[str, float], effort: Effort, by_cost: bool) -> None:
+def _build(
+    one: SplitCandidate, scenario: Scenario, prices: Mapping[str, float], effort: Effort, by_cost: bool, tell: Tell
+) -> None:
     prepared = prepare(scenario)
     pools = [scenario.spec.pools[name] for name in pool_names(prepared, "size")]
     one.gpus = tuple(pool.tensor_parallel_size * pool.pipeline_parallel_size for pool in pools)
@@ -85,7 +96,7 @@ def _build(one: SplitCandidate, scenario: Any, prices: Mapping[str, float], effo
     dollars = [one.dollars((1, 0)), one.dollars((0, 1))]
     if by_cost and None in dollars:
         raise UserError("--minimise cost: no price is known for a pool's GPU; give --price GPU=DOLLARS")
-    one.search = SplitSearch(prepared, effort, tuple(dollars) if by_cost else one.gpus)
+    one.search = SplitSearch(prepared, effort, tuple(dollars) if by_cost else one.gpus, tell)
 
 
 def best(found: list[SplitCandidate]) -> SplitCandidate | None:

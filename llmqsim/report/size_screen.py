@@ -7,6 +7,7 @@ from typing import Any
 from llmqsim.report.show import clip, count, duration, figures, percent, wrap
 
 WIDTH, LABEL = 100, 12
+UNSTATED = "the costs are the scenario's own and state no error: how far the answer moves with them is not known"
 WAITS = {
     "slots": "waiting for a slot (max_num_seqs)",
     "kv": "waiting for KV blocks",
@@ -52,7 +53,7 @@ def _feasible(told: dict[str, Any]) -> list[tuple[str, str]]:
     rows = [("attains", _share(told["attainment"]))]
     if told["one_less"] is not None:
         less = told["one_less"]
-        verdict = {"broken": "", "open": ": not shown to be enough", "kept": ""}[less["judged"]]
+        verdict = "" if less["judged"] == "broken" else f": not shown to be enough ({less['why']})"
         rows.append(("one less", f"{count(less['replicas'], 'replica')}: {_share(less)}{verdict}"))
     for name, one in told["details"]["objectives"].items():
         if len(told["details"]["objectives"]) > 1:
@@ -60,12 +61,36 @@ def _feasible(told: dict[str, Any]) -> list[tuple[str, str]]:
     if told["headroom_rate_per_s"] is not None:
         rate = told["theory"]["rate_per_s"]
         rows.append(("head-room", f"{figures(told['headroom_rate_per_s'])} req/s more, of {figures(rate)} now"))
+    rows += _step_error(told)
     if told["binds"] is not None:
         rows.append(("binds", f"{told['binds_target'].upper()}: {WAITS.get(told['binds'], told['binds'])}"))
+    rows += _concurrency(told)
     more = told["n_plus_one"]
     dollars = "" if more["usd_per_hour"] is None else f", ${more['usd_per_hour']:,.2f} an hour"
     rows.append(("N+1", f"{count(more['replicas'], 'replica')}, {count(more['gpus'], 'GPU')}{dollars}: keeps the SLO when one fails"))
     return rows
+
+
+def _step_error(told: dict[str, Any]) -> list[tuple[str, str]]:
+    """How the answer moves with step times, or that nothing is known of it."""
+    error = told["step_error"]
+    if error is None:
+        return [] if "step_error" not in told else [("step times", UNSTATED)]
+    share = f"{100 * error['error']:.2g} %"
+    longer, shorter = (_moved(error[name]) for name in ("longer", "shorter"))
+    return [("step times", f"if they are {share} longer: {longer}; {share} shorter: {shorter}")]
+
+
+def _moved(one: dict[str, Any]) -> str:
+    return f"none ({one['reason']})" if one["value"] is None else count(one["value"], "replica")
+
+
+def _concurrency(told: dict[str, Any]) -> list[tuple[str, str]]:
+    held = told["concurrency"]
+    if held is None:
+        return []
+    floor = "" if held["guaranteed"] is None else f"guaranteed {figures(held['guaranteed'])} of max_model_len, "
+    return [("at once", f"requests in a replica: {floor}sustained {figures(held['sustained'])}, peak {figures(held['peak'])}")]
 
 
 def _share(one: dict[str, Any]) -> str:

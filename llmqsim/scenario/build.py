@@ -171,7 +171,7 @@ def located(scenario: Scenario, make: Callable[[], Any]) -> Any:
     try:
         return make()
     except ScenarioError as error:
-        raise ScenarioError(*(_place(scenario, fault) for fault in error.faults)) from None
+        raise error.told(*(_place(scenario, fault) for fault in error.faults)) from None
 
 
 def _place(scenario: Scenario, fault: str) -> str:

@@ -10,7 +10,7 @@ from llmqsim.cluster.fits import front_faults
 from llmqsim.cluster.fleet import Fleet
 from llmqsim.cost.stations import Stations
 from llmqsim.engine.deployment import Deployment
-from llmqsim.errors import ScenarioError
+from llmqsim.errors import NoRoom, ScenarioError
 from llmqsim.hardware import serving
 from llmqsim.hardware.model import Model
 from llmqsim.options import EngineOptions
@@ -199,10 +199,11 @@ def check_servable(scenario: Scenario, made: workload.Workload, servers: Servers
         Reason.EXCEEDS_TOKEN_BUDGET: f"engine.max_num_batched_tokens is {options.max_num_batched_tokens:,} and prompts "
         "are not chunked (engine.enable_chunked_prefill)",
     }
-    raise ScenarioError(
+    raise NoRoom(
         scenario.fault(
             "workload",
             f"no request can be served: the shortest has {int(needed[shortest]):,} tokens of prompt and output, and "
             f"{why[Reason(reasons[shortest])]}",
-        )
+        ),
+        reason="no_request_fits",
     )

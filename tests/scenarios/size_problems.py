@@ -1,16 +1,25 @@
-"""Random sizing problems, and how their answers do in replications that no search has seen.
+"""Random sizing problems, and how their answers do in runs ten times as long that no search has seen.
 
-    python -m tests.scenarios.size_problems 30
+    python -m tests.scenarios.size_problems 60
 
-prints a line a problem: the answer, the attainment of the answer and of one replica less over fresh replications, and how
-many of these replications keep the target each. The problems are the same in every process.
+prints a line a problem: the answer, the attainment of the answer and of one replica less over fresh runs of ten times the
+requests, each with its 95 % interval over seeds, and the CPU seconds of the answer. The problems are the same in every
+process. How a long run is judged is written here, apart from the planner: a share of rows, and Student's t over runs.
 """
 
 from __future__ import annotations
 
+import math
 import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import yaml
 
 from llmqsim import from_mapping
 from llmqsim.metrics import slo
@@ -19,80 +28,158 @@ from llmqsim.planner.sizing import Question, size
 from llmqsim.planner.vary import with_replicas
 from llmqsim.simulation import Prepared, prepare
 
-FRESH = range(70_000, 70_020)
+TIMES, SEEDS, MOST_RUNS = 10, range(70_000, 70_003), 40
+LEAST_JUDGED = 60_000
+"""requests over which a fleet is judged at least: short problems get more seeds, up to MOST_RUNS"""
+KINDS = ("plain", "short", "long", "bursty", "heavy", "classes", "prefixes", "closed")
+T_95 = {3: 4.303, 5: 2.776, 10: 2.262, 20: 2.093, 40: 2.023}
+"""Student's t at 97.5 % for so many runs, from a table"""
 
 
-def problem(number: int) -> dict[str, str]:
-    """Flags of one problem: model, GPU, traffic and targets from ranges that people ask about."""
-    draw = np.random.default_rng([2026, number])
+def problem(number: int) -> dict[str, Any]:
+    """One problem as a scenario without a number of replicas, from ranges that people ask about; `name` is its kind."""
+    draw = np.random.default_rng([2027, number])
 
     def between(low: float, high: float) -> float:
         return float(np.exp(draw.uniform(np.log(low), np.log(high))))
 
-    return {
-        "model": "llama-3.1-8b",
-        "gpu": str(draw.choice(["h100-sxm", "a100-sxm-80gb", "l40s", "h200"])),
-        "rate": f"{between(3, 40):.2f}",
-        "in": f"{between(150, 3000):.0f}:{draw.choice([0.3, 0.7, 1.0, 1.5])}",
-        "out": f"{between(40, 500):.0f}:{draw.choice([0.3, 0.7, 1.0, 1.5])}",
-        "arrival_cv": str(draw.choice([1.0, 1.0, 2.0])),
-        "ttft": f"{between(400, 4000):.0f}ms",
-        "tpot": f"{between(35, 120):.0f}ms",
-        "attainment": str(draw.choice([0.9, 0.95, 0.99])),
-        "routing": str(draw.choice(["round_robin", "least_outstanding"])),
+    def length(mean: float, cv: float, most: int) -> dict[str, Any]:
+        return {"lognormal": {"mean": round(mean), "cv": cv}, "max": most}
+
+    kind = KINDS[number % len(KINDS)]
+    cv = [2.0, 3.0] if kind == "heavy" else [0.3, 0.7, 1.0, 1.5]
+    prompt, output = between(150, 3000), between(40, 500)
+    lengths = {
+        "prompt": length(prompt, float(draw.choice(cv)), 24_000),
+        "output": length(output, float(draw.choice(cv)), 6_000),
     }
+    gpu = str(draw.choice(["h100-sxm", "a100-sxm-80gb", "l40s", "h200"]))
+    speed = {"h100-sxm": 1.0, "h200": 1.2, "a100-sxm-80gb": 0.6, "l40s": 0.3}[gpu]
+    rate = between(3, 25) * speed * 15_000 / (prompt / 2 + 8 * output)
+    requests = {"short": (150, 1200), "long": (20_000, 50_000)}.get(kind, (2000, 8000))
+    workload: dict[str, Any] = {"requests": round(between(*requests)), "lengths": lengths}
+    if kind == "closed":
+        think = between(0.5, 8)
+        workload["arrivals"] = {
+            "process": "closed_loop", "clients": round(max(8, rate * (think + 0.02 * output))),
+            "think_time": {"exponential": {"mean": round(think, 3)}}, "ramp_up": round(think, 3),
+        }  # fmt: skip
+    elif kind == "bursty":
+        workload["arrivals"] = {"process": "gamma", "rate": round(rate, 3), "cv": float(draw.choice([2.0, 3.0, 4.0]))}
+    else:
+        workload["arrivals"] = {"process": "poisson", "rate": round(rate, 3)}
+    targets = {"ttft": round(between(0.4, 4), 3), "tpot": round(between(0.035, 0.12), 4)}
+    attainment = float(draw.choice([0.9, 0.95, 0.99]))
+    mapping = {
+        "name": f"{kind} {number}",
+        "model": "llama-3.1-8b",
+        "gpu": gpu,
+        "workload": workload,
+        "routing": str(draw.choice(["round_robin", "least_outstanding"])),
+        "slo": {**targets, "attainment": attainment},
+        "run": {"seed": int(number)},
+    }
+    if kind == "classes":
+        loose = {"e2e": round(10 * output * targets["tpot"] + 20, 2), "attainment": 0.9}
+        workload["classes"] = {"chat": {"share": 0.7}, "batch": {"share": 0.3, "slo": loose}}
+    if kind == "prefixes":
+        shared = round(prompt * between(0.2, 0.8))
+        workload["prefix"] = {"shared_tokens": max(16, shared), "groups": int(draw.choice([1, 8, 40]))}
+        mapping["engine"] = {"enable_prefix_caching": True}
+    return mapping
 
 
-def fresh(prepared: Prepared, replicas: int) -> tuple[float, float]:
-    """Attainment over all fresh replications, and the share of them that keep the target one by one."""
-    servers, met, asked, kept = with_replicas(prepared, replicas), 0, 0, 0
-    for replication in FRESH:
-        result = servers.run(0, replication)
-        (one,) = slo.objectives(result.promise, result.table.classes)
-        told = slo.kept(result.table, one, result.measured)
-        kept += bool(told["met"])
-        rows = one.asked(result.table, result.measured)
-        met, asked = met + int((one.met(result.table) & rows).sum()), asked + int(rows.sum())
-    return met / asked, kept / len(FRESH)
+@dataclass(frozen=True)
+class Held:
+    """How a fleet does over fresh long runs: the objective with the least margin, with Student's interval."""
+
+    share: float
+    low: float
+    high: float
+    asked: float
+
+    @property
+    def keeps(self) -> bool:
+        return self.share >= self.asked
+
+    @property
+    def doubtful(self) -> bool:
+        """Does it not keep the target, or not for sure?"""
+        return self.low < self.asked
 
 
-def solve(number: int) -> dict | None:
+def held(prepared: Prepared, replicas: int, requests: int) -> Held:
+    """Attainment of so many replicas over fresh runs of so many requests."""
+    servers, found = with_replicas(prepared, replicas), []
+    wanted = min(MOST_RUNS, max(len(SEEDS), LEAST_JUDGED // requests))
+    runs = max(number for number in T_95 if number <= wanted)
+    for seed in range(SEEDS.start, SEEDS.start + runs):
+        result = servers.run(seed, 0)
+        table, rows = result.table, result.measured
+        found.append([
+            (one.share, int((one.met(table) & one.asked(table, rows)).sum()), int(one.asked(table, rows).sum()))
+            for one in slo.objectives(result.promise, table.classes)
+        ])  # fmt: skip
+    told = []
+    for objective in zip(*found, strict=True):
+        shares = np.array([met / asked for _, met, asked in objective if asked])
+        half = T_95[runs] * shares.std(ddof=1) / math.sqrt(len(shares))
+        told.append(Held(float(shares.mean()), float(shares.mean() - half), float(shares.mean() + half), objective[0][0]))
+    return min(told, key=lambda one: one.share - one.asked)
+
+
+def solve(number: int) -> dict[str, Any] | None:
     """The answer to one problem with its fresh attainments; None where the problem has none."""
-    told = size(Question(flags=problem(number), effort=Effort(headroom=False)))
+    mapping = problem(number)
+    started = time.process_time()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "problem.yaml"
+        path.write_text(yaml.safe_dump(mapping))
+        told = size(Question(path=str(path), effort=Effort(headroom=False)))
+    seconds = time.process_time() - started
+    found = {"problem": number, "kind": mapping["name"].split()[0], "verdict": told["verdict"], "reason": told["reason"],
+             "seconds": seconds, "told": told}  # fmt: skip
     if told["verdict"] != "feasible":
-        return None
-    prepared = prepare(from_mapping(told["scenario"]))
-    asked = told["attainment"]["asked"]
-    found = {"problem": number, "replicas": told["replicas"], "asked": asked, "seconds": told["seconds"], "low": told["attainment"]["low"]}
-    found["at"], found["runs_kept"] = fresh(prepared, told["replicas"])
-    if told["one_less"] is not None:
-        found["less"], found["less_runs_kept"] = fresh(prepared, told["replicas"] - 1)
-        found["less_judged"] = told["one_less"]["judged"]
-    found["by_means"] = told["theory"]["replicas_by_means"]
+        return found
+    requests = TIMES * mapping["workload"]["requests"]
+    prepared = prepare(from_mapping(told["scenario"], sets=[f"workload.requests={requests}"]))
+    found["replicas"], found["at"] = told["replicas"], held(prepared, told["replicas"], requests)
+    found["less"] = held(prepared, told["replicas"] - 1, requests) if told["replicas"] > 1 else None
     return found
 
 
+def line(found: dict[str, Any]) -> str:
+    """A row of the table."""
+    head = f"{found['problem']:4} {found['kind']:9}"
+    if found["verdict"] != "feasible":
+        return f"{head} {found['verdict']}: {found['reason']}"
+    at, less, theory = found["at"], found["less"], found["told"]["theory"]
+    told = f"{head}{at.asked:5.2f} {found['replicas']:4}{theory['replicas_by_means']!s:>5}"
+    told += f"{theory['utilisation'] or math.nan:6.2f} {at.share:8.4f} [{at.low:.4f}, {at.high:.4f}] {'' if at.keeps else 'MISSES'}"
+    if less is not None:
+        told += f" less {less.share:8.4f} [{less.low:.4f}, {less.high:.4f}] {'' if less.doubtful else 'ENOUGH'}"
+    return f"{told} {found['seconds']:6.1f} CPU s"
+
+
 def main(problems: int) -> None:
-    number, solved = 0, []
-    print("problem  asked  replicas  by means  attained  runs kept  one less  runs kept  judged")
+    number, solved, others, started = 0, [], Counter(), time.process_time()
     while len(solved) < problems:
         found = solve(number)
         number += 1
-        if found is None:
-            continue
-        solved.append(found)
-        less = f"{found['less']:9.4f} {found['less_runs_kept']:10.2f}  {found['less_judged']}" if "less" in found else "        –"
-        print(
-            f"{found['problem']:7} {found['asked']:6.2f} {found['replicas']:9} {found['by_means']!s:>9} {found['at']:9.4f} "
-            f"{found['runs_kept']:10.2f} {less}", flush=True,
-        )  # fmt: skip
-    several = [one for one in solved if "less" in one]
-    print(f"{number} problems drawn, {len(solved)} feasible")
-    print(f"the answer meets the target in fresh replications: {sum(o['at'] >= o['asked'] for o in solved)} of {len(solved)}")
-    print(f"single fresh replications that meet it: {np.mean([o['runs_kept'] for o in solved]):.3f} of them")
-    print(f"one replica less does not: {sum(o['less'] < o['asked'] for o in several)} of {len(several)}")
-    print(f"longest: {max(o['seconds'] for o in solved):.1f} s")
+        print(line(found), flush=True)
+        if found["verdict"] == "feasible":
+            solved.append(found)
+        else:
+            others[f"{found['verdict']} ({found['reason']})"] += 1
+    several = [one for one in solved if one["less"] is not None]
+    print(f"{number} problems drawn, {len(solved)} feasible; others: {dict(others)}")
+    print(f"kinds: {dict(Counter(one['kind'] for one in solved))}")
+    print(f"the answer keeps its target in runs {TIMES} times as long: {sum(o['at'].keeps for o in solved)} of {len(solved)}")
+    doubtful = sum(o["less"].doubtful for o in several)
+    print(f"one replica less does not, or not for sure: {doubtful} of {len(several)}; {len(solved) - len(several)} are one replica")
+    seconds = sorted(o["seconds"] for o in solved)
+    print(f"CPU s of an answer: median {np.median(seconds):.1f}, longest {seconds[-1]:.1f}; all: {time.process_time() - started:.0f}")
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 30)
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 60)
