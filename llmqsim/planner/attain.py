@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -15,7 +16,12 @@ from llmqsim.result import Result
 from llmqsim.scenario.build import build_workload
 from llmqsim.simulation import Prepared
 
+Size = TypeVar("Size")
 KEPT, BROKEN, OPEN = "kept", "broken", "open"
+FRESH = 1000
+"""number of the first replication that no search has seen"""
+LEAST_JUDGED = 5
+"""replications that judge an answer, at least"""
 
 
 @dataclass(frozen=True)
@@ -192,6 +198,34 @@ class Probe:
         if len(found.samples) < fewest:
             return False
         return found.judged != OPEN or (found.too_short and self.length.times < self.length.most)
+
+
+class Fresh(Generic[Size]):
+    """Deployments by their size on replications that the search has not seen, all judged by runs of one length.
+
+    servers : of a size. most : runs to judge one by, asked anew as runs become longer.
+    """
+
+    def __init__(self, probe: Probe, servers: Callable[[Size], Prepared], most: Callable[[], int]):
+        self._probe, self._servers, self._most = probe, servers, most
+        self._times, self._seen = probe.length.times, dict[Size, Attained]()
+
+    def at(self, size: Size) -> Attained:
+        """What it attains, decided once; anew where runs have become longer since and it was not broken."""
+        if self._times != self._probe.length.times:
+            self._seen = {one: seen for one, seen in self._seen.items() if seen.judged == BROKEN}
+            self._times = self._probe.length.times
+        if size not in self._seen:
+            first = 0 if self._probe.alike else FRESH
+            found = self._probe.decide(self._servers(size), fewest=LEAST_JUDGED, most=self._most(), first=first)
+            self._seen[size] = found
+        return self._seen[size]
+
+    def confirmed(self, size: Size) -> bool:
+        """Does a run that is several times as long keep it, too? Where it does not, runs become longer, if they can."""
+        if self._probe.holds_longer(self._servers(size), FRESH - 1):
+            return True
+        return not self._probe.length.lengthen("a longer run does not confirm the answer")
 
 
 def sample(result: Result, objectives: list[slo.Objective], keep: bool) -> Sample:

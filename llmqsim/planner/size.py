@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from llmqsim.metrics.slo import meets, objectives
-from llmqsim.planner.attain import BROKEN, KEPT, Attained, Probe
+from llmqsim.planner.attain import BROKEN, KEPT, Attained, Fresh, Probe
 from llmqsim.planner.bounds import Bounds, Mix
 from llmqsim.planner.bracket import headroom_factor, smallest
 from llmqsim.planner.limits import REASONS, ceiling
@@ -26,8 +26,6 @@ from llmqsim.scenario.load import Scenario
 from llmqsim.simulation import Prepared, promise
 
 MOST, NOT_DECIDED = "most_replicas_reached", "not_decided"
-FRESH = 1000
-"""number of the first replication that the search has not seen"""
 MOST_REPLICAS = 1024
 SEARCH_RUNS, JUDGE_RUNS = 5, 20
 JUDGED_REQUESTS = 200_000
@@ -112,7 +110,8 @@ class Search:
     def judge(self, replicas: int) -> Sized:
         """The answer next to `replicas` that fresh, longer runs confirm, and that a run of STEP times their length does."""
         self.length.at_least(JUDGED_RUN, "to judge the answer by")
-        fresh, most = _Fresh(self), self.effort.most_replicas
+        fresh = Fresh(self.probe, lambda n: with_replicas(self.prepared, n), lambda: self.judge_runs)
+        most = self.effort.most_replicas
         while True:
             times = self.length.times
             found = smallest(lambda n: fresh.at(n).judged == KEPT, replicas, self.fewest, most)
@@ -122,8 +121,7 @@ class Search:
             less = fresh.at(found - 1) if found > 1 else None
             if times != self.length.times:
                 continue  # runs have become longer on the way: what was decided before is judged by these, too
-            held = self.probe.holds_longer(with_replicas(self.prepared, found), FRESH - 1)
-            if held or not self.length.lengthen("a longer run does not confirm the answer"):
+            if fresh.confirmed(found):
                 return self._sized(found, attained, less, None, "")
 
     def answer(self) -> Sized:
@@ -190,25 +188,6 @@ class Search:
         servers = with_replicas(self.prepared, replicas)
         faster = Prepared(at_load(servers.scenario, factor), servers.servers)
         return self.probe.decide(faster, most=self.effort.search).judged == KEPT
-
-
-class _Fresh:
-    """Numbers of replicas on replications that the search has not seen, all of one length."""
-
-    def __init__(self, search: Search):
-        self.seen: dict[int, Attained] = {}
-        self._search, self._times = search, search.length.times
-
-    def at(self, replicas: int) -> Attained:
-        """What so many replicas attain, decided once; anew where runs have become longer since and it was not broken."""
-        search = self._search
-        if self._times != search.length.times:
-            self.seen = {n: one for n, one in self.seen.items() if one.judged == BROKEN}
-            self._times = search.length.times
-        if replicas not in self.seen:
-            servers, first = with_replicas(search.prepared, replicas), 0 if search.probe.alike else FRESH
-            self.seen[replicas] = search.probe.decide(servers, fewest=5, most=search.judge_runs, first=first)
-        return self.seen[replicas]
 
 
 def arrival_rate(scenario: Scenario, mix: Mix) -> float | None:

@@ -36,7 +36,7 @@ class Question:
     minimise: str | None = None
     prices: tuple[str, ...] = ()
     seed: int | None = None
-    effort: Effort = Effort()
+    effort: Effort = field(default_factory=Effort)
     split: bool = False
     """also prefill and decode apart"""
     tell: Tell = quiet

@@ -14,13 +14,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from llmqsim.metrics.slo import objectives
-from llmqsim.planner.attain import BROKEN, KEPT, Attained, Probe
+from llmqsim.planner.attain import BROKEN, KEPT, Attained, Fresh, Probe
 from llmqsim.planner.bounds import DecodeBounds, prefill_bounds
 from llmqsim.planner.bracket import headroom_factor
 from llmqsim.planner.limits import REASONS, ceiling
 from llmqsim.planner.replicate import alike
 from llmqsim.planner.settle import Length, Tell, quiet
-from llmqsim.planner.size import FRESH, Effort, arrival_rate, judge_runs, share_text
+from llmqsim.planner.size import JUDGED_RUN, Effort, arrival_rate, judge_runs, share_text
 from llmqsim.planner.vary import at_load, changed, pool_names
 from llmqsim.scenario.build import build_workload
 from llmqsim.scenario.build_fleet import Plant
@@ -63,14 +63,14 @@ class SplitSearch:
         self.rate_per_s = arrival_rate(prepared.scenario, self.bounds[1].mix)
         self.fewest = self._fewest()
         self.seen: dict[Pair, Attained] = {}
-        self._fresh: dict[Pair, Attained] = {}
+        self._fresh = Fresh(self.probe, self.servers, lambda: judge_runs(self.effort, self.length.told().run))
 
     def _fewest(self) -> Pair:
         """Replicas of each phase below which arithmetic says overload; 1 where requests may skip the prefill pool."""
         if self.rate_per_s is None or self.prepared.scenario.spec.placement is not None:
             return 1, 1
-        prefill, decode = (max(1, math.ceil(0.9 * self.rate_per_s / one.capacity_per_s)) for one in self.bounds)
-        return prefill, decode
+        asked = objectives(promise(self.prepared.scenario), self.table.classes)
+        return self.bounds[0].fewest(self.rate_per_s), self.bounds[1].fewest(self.rate_per_s, asked)
 
     def measure(self, pair: Pair) -> float:
         """GPUs, or dollars an hour."""
@@ -105,16 +105,31 @@ class SplitSearch:
         return SizedSplit(found, self.at(found))
 
     def judge(self, pair: Pair) -> SizedSplit:
-        """The answer next to `pair` that fresh replications confirm, with one less of each phase, which they do not."""
+        """The answer next to `pair` that fresh, longer runs confirm, with one less of each phase, which they do not."""
+        self.length.at_least(JUDGED_RUN, "to judge the answer by")
+        while True:
+            times, found = self.length.times, self._judge(pair)
+            if found is None:
+                return self._nothing(pair, self._fresh.at(pair))
+            less = {phase: None if one is None else self._one_less(one) for phase, one in _less(found).items()}
+            attained, pair = self._fresh.at(found), found
+            if times == self.length.times and self._fresh.confirmed(found):
+                return SizedSplit(found, attained, less)
+
+    def _judge(self, pair: Pair) -> Pair | None:
+        """The fleet from `pair` on that is kept, and none of whose phases can lose one."""
         found: Pair | None = pair
-        if self._judged(pair).judged != KEPT:
-            found = self._walk(self._judged, math.inf)
-        if found is None:
-            return self._nothing(pair, self._judged(pair))
-        while smaller := [one for one in _less(found).values() if one and self._one_less(one).judged == KEPT]:
+        if self._fresh.at(pair).judged != KEPT:
+            self._open(pair)
+            found = self._walk(self._fresh.at, math.inf)
+        while found and (smaller := [one for one in _less(found).values() if one and self._can(one)]):
             found = min(smaller, key=self.measure)
-        less = {phase: None if one is None else self._one_less(one) for phase, one in _less(found).items()}
-        return SizedSplit(found, self._judged(found), less)
+        return found
+
+    def _can(self, pair: Pair) -> bool:
+        """Is a fleet kept that arithmetic allows?"""
+        allowed = all(count >= least for count, least in zip(pair, self.fewest, strict=True))
+        return allowed and self._one_less(pair).judged == KEPT
 
     def headroom(self, pair: Pair) -> float | None:
         """How many more requests per second the fleet carries within the SLO; None where there is no rate."""
@@ -131,15 +146,9 @@ class SplitSearch:
     def _kept(self, pair: Pair) -> bool:
         return self.at(pair).judged == KEPT
 
-    def _judged(self, pair: Pair) -> Attained:
-        if pair not in self._fresh:
-            most, first = judge_runs(self.effort, len(self.table)), 0 if self.probe.alike else FRESH
-            self._fresh[pair] = self.probe.decide(self.servers(pair), fewest=5, most=most, first=first)
-        return self._fresh[pair]
-
     def _one_less(self, pair: Pair) -> Attained:
         """As the search decided it where that is broken: a starved pool is slow to simulate; else on fresh replications."""
-        return self.at(pair) if self.at(pair).judged == BROKEN else self._judged(pair)
+        return self.at(pair) if self.at(pair).judged == BROKEN else self._fresh.at(pair)
 
     def _hopeless(self) -> SizedSplit | None:
         """The reason why no number helps, where both pools are alike: each phase alone is no faster than in a split."""
@@ -191,7 +200,8 @@ class SplitSearch:
     def _nothing(self, pair: Pair, seen: Attained) -> SizedSplit:
         reason = "most_replicas_reached" if seen.judged == BROKEN else "not_decided"
         asked = seen.objectives[seen.worst].share
-        told = f"{REASONS[reason]}: {pair[0]}P{pair[1]}D gives {share_text(seen)}, {100 * asked:g} % are asked for"
+        why = f": {seen.why_open}" if reason == "not_decided" else ""
+        told = f"{REASONS[reason]}: {pair[0]}P{pair[1]}D gives {share_text(seen)}, {100 * asked:g} % are asked for{why}"
         return SizedSplit(None, seen, {}, reason, told)
 
 

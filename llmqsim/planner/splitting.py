@@ -10,6 +10,7 @@ from typing import Any
 from llmqsim.errors import NoRoom, ScenarioError, UserError
 from llmqsim.hardware.gpu import gpu
 from llmqsim.hardware.prices import Price, price
+from llmqsim.planner.attain import KEPT, Attained
 from llmqsim.planner.combinations import Make, no_room, said
 from llmqsim.planner.limits import FEASIBLE, INFEASIBLE, NOTHING, ONE_TRAFFIC, REASONS, UNDECIDED
 from llmqsim.planner.settle import Tell, quiet
@@ -150,13 +151,14 @@ def _answer(one: SplitCandidate) -> dict[str, Any]:
         "gpus": one.gpus_of(sized.pair),
         "usd_per_hour": one.dollars(sized.pair),
         "attainment": limits(sized.attained.told()),
-        "one_less": {phase: None if less is None else limits(less.told()) for phase, less in sized.less.items()},
+        "one_less": {phase: None if less is None else _one_less(less) for phase, less in sized.less.items()},
         "details": sized.attained.told(),
         "gpu": list(dict.fromkeys(_gpu(scenario.spec.pools[name]) for name in search.names)),
         "tensor_parallel_size": [scenario.spec.pools[name].tensor_parallel_size for name in search.names],
         "handoff": scenario.spec.handoff.preset,
         "link": search.prepared.servers.fleet.link.name,
         "choice": one.choice,
+        "run_length": search.length.told().to_dict(),
         "theory": {
             "rate_per_s": search.rate_per_s,
             "prefill_capacity_per_s": search.bounds[0].capacity_per_s,
@@ -166,6 +168,12 @@ def _answer(one: SplitCandidate) -> dict[str, Any]:
         },
         "scenario": scenario.to_dict(),
     }
+
+
+def _one_less(less: Attained) -> dict[str, Any]:
+    """What one less of a phase gives, and why it is no answer."""
+    why = "arithmetic asks for more" if less.judged == KEPT else less.why_open
+    return {**limits(less.told()), "why": why}
 
 
 def _gpu(pool: Any) -> str:
@@ -234,7 +242,7 @@ def notes(one: SplitCandidate | None, pooled: bool, link_given: bool) -> list[st
     said = [] if link_given else [f"the split hands KV over {LINK}, as nothing else was asked for; --link names another"]
     if one.search.probe.alike and pooled:
         said.append(ONE_TRAFFIC)
-    if one.sized.attained.verdict == "unsettled":
-        said.append("split: a run of this length does not show a steady state at this load")
+    if (longer := one.search.length.told().sentence) is not None:
+        said.append(f"split: {longer}")
     last = one.sized.attained.last
     return [*said, *([] if last is None else [f"split: {note}" for note in last.notes])]

@@ -17,7 +17,6 @@ from llmqsim.scenario.build import Servers
 from llmqsim.simulation import Prepared
 
 
-
 @dataclass(frozen=True)
 class Moved:
     """An answer under other step times. factor : on step times. value : the answer, None where there is none, and why."""

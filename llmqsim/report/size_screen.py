@@ -128,7 +128,7 @@ def _split(told: dict[str, Any]) -> list[tuple[str, str]]:
     for phase, less in one["one_less"].items():
         if less is not None:
             pair = (prefill - (phase == "prefill"), decode - (phase == "decode"))
-            doubt = ": not shown to be enough" if less["judged"] == "open" else ""
+            doubt = "" if less["judged"] == "broken" else f": not shown to be enough ({less['why']})"
             rows.append(("one less", f"{pair[0]}P{pair[1]}D: {_share(less)}{doubt}"))
     theory = one["theory"]
     carries = f"{figures(theory['prefill_capacity_per_s'])} and {figures(theory['decode_capacity_per_s'])} req/s at most"

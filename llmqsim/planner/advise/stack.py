@@ -9,8 +9,7 @@ from llmqsim.errors import UserError
 from llmqsim.planner.advise.levers import Lever, all_levers
 from llmqsim.planner.advise.rows import Row, look, measure, stacked
 from llmqsim.planner.advise.trial import Bench, Trial
-from llmqsim.planner.attain import KEPT, Attained, Probe
-from llmqsim.planner.size import FRESH
+from llmqsim.planner.attain import FRESH, KEPT, Attained, Probe
 
 MOST_LEVERS = 5
 AGAIN = 4
