@@ -12,7 +12,7 @@ import numpy as np
 from llmqsim.errors import UserError
 from llmqsim.metrics import latency, slo, summary, warmup
 from llmqsim.metrics.distribution import NS_PER_S
-from llmqsim.records import GapHistogram, LinkUsage, ReplicaUsage, StepLog
+from llmqsim.records import Caveat, GapHistogram, LinkUsage, ReplicaUsage, StepLog
 from llmqsim.requests import COLUMNS, HANDOFF_COLUMNS, UNSET, Handoff, HandoffTable, Outcome, Reason, RequestTable
 
 if TYPE_CHECKING:
@@ -42,7 +42,8 @@ class Result:
     kv : the pool of one replica (blocks, block_size, tokens, bytes_per_token, guaranteed_concurrency, source, items),
     or None. slo : ttft_s, tpot_s, e2e_s, attainment, those that are set; class_slo : the same by class, for classes
     with their own. warmup : what to leave out: None, "auto", {"requests": n} or {"time": s}. envelope : where the cost
-    model comes from and how far it was measured. notes : sentences for the reader. step_log : every step, if asked for.
+    model comes from and how far it was measured. notes : sentences for the reader. caveats : what makes the figures err.
+    step_log : every step, if asked for.
     pools : each pool (name, role, replicas, gpus, first_replica, kv), in the order of replicas; empty without pools, as
     links is.
     """
@@ -62,6 +63,7 @@ class Result:
     warmup: Any = None
     envelope: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    caveats: tuple[Caveat, ...] = ()
     step_log: StepLog | None = None
     told: dict[str, Any] | None = None
     """the figures, where they are all that was kept"""

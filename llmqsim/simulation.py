@@ -12,10 +12,11 @@ from llmqsim.clock import EndOfTime
 from llmqsim.cluster import choose
 from llmqsim.errors import ScenarioError, UserError
 from llmqsim.metrics.slo import Promise
-from llmqsim.records import StepLog
+from llmqsim.records import Caveat, StepLog
 from llmqsim.result import Result
 from llmqsim.scenario.build import Servers, build_workload
 from llmqsim.scenario.build_fleet import Plant, build_plant
+from llmqsim.scenario.build_warnings import caveats, caveats_of
 from llmqsim.scenario.load import Scenario, load
 from llmqsim.scenario.targets import SLO_KEYS, Slo
 from llmqsim.units import to_ns
@@ -60,6 +61,10 @@ class Prepared:
     scenario: Scenario
     servers: Servers | Plant
 
+    def caveats(self) -> tuple[Caveat, ...]:
+        """What makes the figures of its runs err, for the traffic of the scenario's own seed."""
+        return caveats_of(self.scenario, self.servers)
+
     def run(self, seed: int, replication: int, keep_steps: bool = False, keep: str = "requests") -> Result:
         """One run of it; a pure function, as `simulate` is."""
         if keep not in KEEP:
@@ -90,6 +95,7 @@ class Prepared:
                 *servers.deployment.cost.notes,
                 *_slower_engine(finished.fallback),
             ),
+            caveats=caveats(scenario, servers, lambda: workload.table),
             step_log=_steps(finished.step_log),
             pools=_pools(servers),
             links=finished.links,
@@ -160,6 +166,7 @@ def _kv(servers: Servers | Plant) -> dict[str, Any] | None:
         "formula": capacity.formula or None,
         "max_model_len": longest,
         "guaranteed_concurrency": None if longest is None else capacity.guaranteed_concurrency(longest),
+        "hybrid_concurrency": None if longest is None else capacity.hybrid_concurrency(longest),
         "source": capacity.source,
         "items": [{"name": item.name, "bytes": item.bytes, "formula": item.formula} for item in capacity.items],
     }

@@ -49,6 +49,8 @@ class StepCost:
     """the fits behind it, None for those that ship"""
     cached_read_percent: int = 100
     """time of a KV token that another request of the step has brought from memory, per cent of the full time"""
+    kernels_of: tuple[tuple[str, str], ...] = ()
+    """engines and their releases whose kernels were timed, (backend, version), each once"""
 
     @property
     def error(self) -> float | None:
@@ -136,7 +138,7 @@ def lower(
     stages = options.pipeline_parallel_size
     errors = measured.errors()
     return StepCost(
-        arena, params, provenance, layer.kernels.box, notes, stages, errors, store, CACHED_READ_PERCENT
+        arena, params, provenance, layer.kernels.box, notes, stages, errors, store, CACHED_READ_PERCENT, measured.engines()
     )
 
 

@@ -22,6 +22,9 @@ EXPERT_LAUNCH_S = 1e-5
 LABELS = {"fp8": "fp8", "fp8_block": "fp8_block", "int4": "int4_wo", "mxfp4": "w4a16_mxfp4"}
 """dtype labels of the kernel tables by weight dtype; every other weight is 16 bits wide"""
 
+ENGINES = ("vllm", "sglang", "trtllm")
+"""backends that are serving engines; others are libraries and profilers"""
+
 
 @dataclass
 class Measured:
@@ -137,6 +140,11 @@ class Measured:
             family: {**(fitted.facts["held_out"] or {}), "rows": fitted.facts["rows"]}
             for family, fitted in self.used.items()
         }
+
+    def engines(self) -> tuple[tuple[str, str], ...]:
+        """(backend, version) of the configurations used that are kernels of a serving engine, each once."""
+        found = ((str(one.config["backend"]), str(one.config["backend_version"])) for one in self.used.values())
+        return tuple(dict.fromkeys(pair for pair in found if pair[0] in ENGINES))
 
     def notes(self) -> tuple[str, ...]:
         """One sentence for each configuration used: where measured, error on shapes it did not see."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from llmqsim.errors import ScenarioError, did_you_mean
 from llmqsim.hardware.hf_parts import attention, experts, short, weight_types, windows
+from llmqsim.hardware.hf_unmodelled import encoder, unmodelled
 from llmqsim.hardware.model import Model
 
 SPELLINGS: dict[str, tuple[str, ...]] = {
@@ -48,7 +49,8 @@ def model_from_config(config: Mapping[str, Any] | str | Path) -> Model:
 
     A missing num_key_value_heads means one per attention head, a missing head_dim hidden_size / heads, a missing
     tie_word_embeddings the family's default. Of a model with `text_config` only the language model is read. float32
-    weights are served as bfloat16, as vLLM's `dtype: auto` does.
+    weights are served as bfloat16, as vLLM's `dtype: auto` does. What the file says and is not modelled is in the
+    model's `unmodelled`.
     Raises ScenarioError for an unreadable file, a missing or impossible dimension (all at once), and for what is not
     modelled, naming the key.
     """
@@ -62,7 +64,9 @@ def model_from_config(config: Mapping[str, Any] | str | Path) -> Model:
 
 def from_mapping(config: Mapping[str, Any], *, name: str, source: str, place: str = "") -> Model:
     """Build a Model from the keys of a config.json. `place` goes in front of every fault."""
-    config = _language_part(config)
+    outer, config = config, _language_part(config)
+    if (told := encoder(outer) or encoder(config)) is not None:
+        raise ScenarioError(f"{place}{told}; give a decoder-only model")
     faults = _refused(config)
     found = {field: _dimension(config, field, faults) for field in SPELLINGS}
     kind = str(config.get("model_type", ""))
@@ -83,6 +87,7 @@ def from_mapping(config: Mapping[str, Any], *, name: str, source: str, place: st
         qk_norm=kind in QK_NORM,
         position_rows=_position_rows(kind, values["max_position_embeddings"]),
         sources={field: f"{source}: {key}" if key else f"{source}: derived" for field, key in keys.items()},
+        unmodelled=unmodelled(config, outer, values["layers"]),
         **values,
     )
     if not model.kv_lora_rank and model.heads % model.kv_heads:
@@ -151,8 +156,6 @@ def _refused(config: Mapping[str, Any]) -> list[str]:
     dtype = config.get("torch_dtype", config.get("dtype"))
     if dtype is not None and not (isinstance(dtype, str) and dtype in DTYPE_BYTES):
         faults.append(f"torch_dtype: must be one of {', '.join(sorted(DTYPE_BYTES))} (got {short(dtype)})")
-    if config.get("is_encoder_decoder"):
-        faults.append("is_encoder_decoder: encoders are not modelled (got true); give a decoder-only model")
     for key in ("ssm_state_size", "mamba_d_state", "linear_num_key_heads"):
         if config.get(key):
             faults.append(f"{key}: state-space and linear attention are not modelled (got {short(config[key])})")

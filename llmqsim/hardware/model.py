@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from llmqsim.hardware import weights
 from llmqsim.hardware.data import find, read_preset
-
+from llmqsim.hardware.hf_unmodelled import FAMILY, TOWER, Unmodelled
 
 KV_DTYPE_BYTES = {"bfloat16": 2, "fp8": 1}
 
@@ -77,6 +77,8 @@ class Model:
     """taken on each GPU by what is not the language model (vision tower, its share of the start-up profile)"""
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
     """field name to where its value comes from"""
+    unmodelled: tuple[Unmodelled, ...] = field(default=(), compare=False)
+    """what its config.json says and is not modelled"""
 
     @property
     def query_width(self) -> int:
@@ -216,8 +218,10 @@ def model(name: str) -> Model:
     key = find("model", name, entries)
     entry = entries[key]
     made = from_mapping(entry["config"], name=key, source=entry["source"])
+    settled = {FAMILY, *([TOWER] if "vision_bytes" in entry else [])}  # by who wrote the preset
     return replace(
         made,
         top_p_sampling=entry.get("top_p_sampling", False),
         vision_bytes=entry.get("vision_bytes", 0),
+        unmodelled=tuple(one for one in made.unmodelled if one.key not in settled),
     )

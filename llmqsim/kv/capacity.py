@@ -72,7 +72,11 @@ class KvCapacity:
         return tokens * (1.0 - self.windowed_share) + windowed * self.windowed_share
 
     def guaranteed_concurrency(self, max_model_len: int) -> float:
-        """Requests of `max_model_len` tokens that fit at once: a floor, not a forecast (vLLM logs it at start-up)."""
+        """Requests of `max_model_len` tokens that fit at once in a run, whose pool keeps every layer in full: a floor."""
+        return self.tokens / max_model_len
+
+    def hybrid_concurrency(self, max_model_len: int) -> float:
+        """The same where windowed layers keep their window alone: what vLLM with a hybrid KV manager logs at start-up."""
         return self.tokens / self.held_tokens(max_model_len)
 
 

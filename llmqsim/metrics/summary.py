@@ -143,6 +143,7 @@ def summarise(result: Result) -> dict[str, Any]:
         "envelope": {**result.envelope, "outside": usage.outside(result.usage)},
         "end_s": result.end_ns / NS_PER_S,
         "scenario": result.scenario,
+        "warnings": [one.to_json() for one in result.caveats],
         "notes": notes(result, requests, kv, starved),
         **_bench(table, measured, window, throughput, goodput),
         **latency.bench_names(seen, result.gaps, figures),

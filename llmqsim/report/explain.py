@@ -16,6 +16,7 @@ from llmqsim.report.explain_workload import workload
 from llmqsim.scenario.build import Servers, build_workload
 from llmqsim.scenario.build_checks import preemption_of
 from llmqsim.scenario.build_fleet import Plant, build_plant
+from llmqsim.scenario.build_warnings import caveats
 from llmqsim.scenario.load import Scenario
 from llmqsim.version import __version__
 
@@ -63,6 +64,7 @@ def explain(scenario: Scenario) -> dict[str, Any]:
     return {
         "version": __version__,
         "file": scenario.path,
+        "warnings": [one.to_json() for one in caveats(scenario, plant, lambda: made.table)],
         "variants": list(scenario.variants),
         "known_variants": list(scenario.known_variants),
         "values": _values(scenario),
@@ -181,7 +183,7 @@ def _model(scenario: Scenario, servers: Servers) -> dict[str, Any] | None:
     if model is None:
         return None
     figures, source = {}, None
-    for field in (f.name for f in fields(model) if f.name not in ("name", "sources")):
+    for field in (f.name for f in fields(model) if f.name not in ("name", "sources", "unmodelled")):
         if field in model.sources:
             source, _, key = model.sources[field].rpartition(": ")
         else:
@@ -247,6 +249,8 @@ def _kv(servers: Servers) -> dict[str, Any] | None:
         "max_model_len": longest,
         "guaranteed_concurrency": None,
         "guaranteed_concurrency_formula": None,
+        "hybrid_concurrency": None,
+        "hybrid_concurrency_formula": None,
     }
     if capacity.items:
         told["blocks_formula"] = f"{capacity.items[-1].bytes:,} // {per_block:,} bytes = {blocks:,} blocks"
@@ -254,6 +258,10 @@ def _kv(servers: Servers) -> dict[str, Any] | None:
         floor = capacity.guaranteed_concurrency(longest)
         told["guaranteed_concurrency"] = floor
         told["guaranteed_concurrency_formula"] = f"{capacity.tokens:,} / {longest:,} = {floor:.2f} requests"
+        if capacity.window_limit_tokens:
+            held, more = capacity.held_tokens(longest), capacity.hybrid_concurrency(longest)
+            told["hybrid_concurrency"] = more
+            told["hybrid_concurrency_formula"] = f"{capacity.tokens:,} / {held:,.1f} = {more:.2f} requests"
     return told
 
 

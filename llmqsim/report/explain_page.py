@@ -6,7 +6,7 @@ import textwrap
 from typing import Any
 
 from llmqsim.report.explain_show import shown
-from llmqsim.report.show import NOTHING, count, duration, figures
+from llmqsim.report.show import NOTHING, count, duration, figures, warnings
 from llmqsim.units import format_bytes, format_rate
 
 WIDTH = 100
@@ -37,6 +37,7 @@ def explain_text(told: dict[str, Any]) -> str:
     """The page for what `explain` returned, without a trailing newline."""
     notes = Notes()
     sections = [
+        *([warnings(told["warnings"], WIDTH)] if told["warnings"] else []),
         _scenario(told),
         _workload(told["workload"]),
         *_servers(told, notes),
@@ -231,7 +232,11 @@ def _kv(kv: dict[str, Any] | None) -> list[str]:
         return lines + _row("guaranteed concurrency", "no max_model_len: a request may be as long as the pool")
     text = f"{kv['guaranteed_concurrency_formula']} of max_model_len, {kv['max_model_len']:,} tokens"
     text += " (a floor, not a forecast: `llmqsim run` shows the concurrency that the pool sustains)"
-    return lines + _row("guaranteed concurrency", text)
+    lines += _row("guaranteed concurrency", text)
+    if kv["hybrid_concurrency"] is None:
+        return lines
+    text = f"{kv['hybrid_concurrency_formula']} where windowed layers keep their window alone, as a hybrid KV manager logs "
+    return lines + _row("with a hybrid KV manager", text + "at start-up; a run here does not reach it")
 
 
 def _cost(cost: dict[str, Any]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 
 from llmqsim.terminal import width
 
@@ -49,6 +50,11 @@ def percent(share: float | None) -> str:
 def count(number: int, thing: str) -> str:
     """"1 request", "2,000 requests"."""
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def warnings(told: Iterable[dict[str, str]] | None, columns: int) -> list[str]:
+    """What makes the figures err, whole. told : caveats as plain data; they stand on top of every screen."""
+    return [line for one in told or () for line in wrap(f"warning: {one['text']}", columns)]
 
 
 def clip(text: str, columns: int) -> str:

@@ -1,17 +1,18 @@
-"""The screen: the answer in at most 25 lines of at most 100 characters, the verdict first when there is a warning.
+"""The screen: the answer in some 25 lines of at most 100 characters, on top what makes its figures err.
 
-Classes, clients that limit their own requests and a warm-up have lines of their own (parts.py); where room is short,
-entries give up their second rows first, then notes and classes are counted instead of shown.
+A verdict other than "stable" stands first, then what is not modelled and applies. Classes, clients that limit their own
+requests and a warm-up have lines of their own (parts.py). No sentence is cut: where room is short, notes and classes are
+counted instead of shown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from llmqsim.metrics.waiting import WORDS
 from llmqsim.report import headline, parts
-from llmqsim.report.show import NOTHING, clip, count, duration, figures, limit, percent, wrap
+from llmqsim.report.show import NOTHING, clip, count, duration, figures, limit, percent, warnings, wrap
+from llmqsim.terminal import width
 
 if TYPE_CHECKING:
     from llmqsim.result import Result
@@ -35,58 +36,61 @@ def screen(result: Result) -> str:
 
 def render(summary: dict[str, Any]) -> str:
     """The same from the figures of Result.summary()."""
-    for most in (3, 2, 1):
-        lines = _compose(summary, most)
-        if len(lines) < LINES or not summary["notes"] and len(lines) == LINES:
-            break
-    return "\n".join([*lines, *_notes(summary["notes"], LINES - len(lines))])
+    verdict, said = _verdict(summary), warnings(summary.get("warnings"), WIDTH)
+    lines = _compose(summary)
+    notes = _notes(summary["notes"], LINES - len(verdict) - len(lines))
+    return "\n".join([*verdict, *said, *lines, *notes])
 
 
-def _compose(summary: dict[str, Any], most: int) -> list[str]:
-    """All but the notes. most : rows that an entry may take."""
+def _compose(summary: dict[str, Any]) -> list[str]:
+    """All but what stands above and the notes."""
     verdict = summary["stability"]["verdict"]
-    top = [] if verdict == "stable" else _warning(summary)
     question = summary["scenario"].get("question")
-
-    def line(label: str, text: str, rows: int = 1) -> list[str]:
-        return _line(clip(label, LABEL - 1), text, min(rows, most))
-
     return [
-        *top,
-        *([clip(" ".join(question.split()), WIDTH)] if question else []),
-        *line("ran", headline.system(summary), rows=2),
-        *line("traffic", f"{headline.traffic(summary)}; {headline.outcome(summary)}", rows=2),
+        *(_question(question) if question else []),
+        *_line("ran", headline.system(summary)),
+        *_line("traffic", f"{headline.traffic(summary)}; {headline.outcome(summary)}"),
         *_latencies(summary),
         *_slo(summary),
-        *(row for label, text in parts.class_lines(summary) for row in line(label, text)),
-        *(row for label, text in parts.client_lines(summary) for row in line(label, text, rows=2)),
-        *(row for label, text in parts.warmup_lines(summary) for row in line(label, text, rows=2)),
-        *(row for label, text in parts.policy_lines(summary) for row in line(label, text, rows=2)),
-        *line("throughput", _throughput(summary)),
-        *_used(summary, line),
-        *line("waited for", _waited(summary), rows=2),
-        *(line("stable", summary["stability"]["evidence"], rows=2) if verdict == "stable" else []),
-        *line("trust", _trust(summary), rows=3),
+        *(row for label, text in parts.class_lines(summary) for row in _line(label, text)),
+        *(row for label, text in parts.client_lines(summary) for row in _line(label, text)),
+        *(row for label, text in parts.warmup_lines(summary) for row in _line(label, text)),
+        *(row for label, text in parts.policy_lines(summary) for row in _line(label, text)),
+        *_line("throughput", _throughput(summary)),
+        *_used(summary),
+        *_line("waited for", _waited(summary)),
+        *(_line("stable", summary["stability"]["evidence"]) if verdict == "stable" else []),
+        *_line("trust", _trust(summary)),
     ]
 
 
-def _used(summary: dict[str, Any], line: Callable[..., list[str]]) -> list[str]:
+def _question(text: str) -> list[str]:
+    """The reader's own words, in two lines at most."""
+    lines = wrap(text, WIDTH)
+    return lines if len(lines) <= 2 else [lines[0], clip(" ".join(lines[1:]), WIDTH)]
+
+
+def _used(summary: dict[str, Any]) -> list[str]:
     """How busy and how full the servers were, pool by pool where there are several."""
     if summary.get("pools"):
-        return [row for label, text in parts.pool_lines(summary) for row in line(label, text, rows=2)]
-    return [*line("busy", _busy(summary)), *line("KV cache", _kv(summary), rows=2)]
+        return [row for label, text in parts.pool_lines(summary) for row in _line(label, text)]
+    return [*_line("busy", _busy(summary)), *_line("KV cache", _kv(summary))]
 
 
-def _line(label: str, text: str, rows: int = 1) -> list[str]:
-    """A labelled line, wrapped to at most `rows`."""
+def _line(label: str, text: str) -> list[str]:
+    """A labelled line, wrapped; a label that is too long for its column (a class's name) has a line of its own."""
     wrapped = wrap(text, WIDTH - LABEL) or [NOTHING]
-    if len(wrapped) > rows:
-        wrapped = [*wrapped[: rows - 1], clip(" ".join(wrapped[rows - 1 :]), WIDTH - LABEL)]
-    return [f"{label if i == 0 else '':<{LABEL}}{part}" for i, part in enumerate(wrapped)]
+    if width(label) >= LABEL:
+        return [*wrap(label, WIDTH), *(f"{'':<{LABEL}}{part}" for part in wrapped)]
+    first = label + " " * (LABEL - width(label))
+    return [f"{first if i == 0 else '':<{LABEL}}{part}" for i, part in enumerate(wrapped)]
 
 
-def _warning(summary: dict[str, Any]) -> list[str]:
+def _verdict(summary: dict[str, Any]) -> list[str]:
+    """What stands on top of a run that is not stable."""
     stability, requests = summary["stability"], summary["requests"]
+    if stability["verdict"] == "stable":
+        return []
     unfinished = requests["unfinished"] + requests["timed_out"]
     text = f"{stability['verdict'].upper()}: {stability['evidence']}."
     if unfinished:
@@ -95,8 +99,7 @@ def _warning(summary: dict[str, Any]) -> list[str]:
         text += f" {requests['timed_out']:,} of these timed out." if requests["timed_out"] else ""
     elif stability["verdict"] == "overloaded":
         text += " The latencies below grow with the length of the run."
-    wrapped = wrap(text, WIDTH)
-    return wrapped if len(wrapped) <= 3 else [*wrapped[:2], clip(" ".join(wrapped[2:]), WIDTH)]
+    return wrap(text, WIDTH)
 
 
 def _latencies(summary: dict[str, Any]) -> list[str]:
@@ -116,7 +119,7 @@ def _slo(summary: dict[str, Any]) -> list[str]:
     said = [_attained(summary)] if slo["targets"] else []
     said += [_percentile(one) for one in slo["percentiles"]]
     good = [f"goodput {figures(summary['goodput_per_s'])} req/s"] if slo["targets"] else []
-    return _line("SLO", "; ".join([*said, *good]), rows=2)
+    return _line("SLO", "; ".join([*said, *good]))
 
 
 def _attained(summary: dict[str, Any]) -> str:
@@ -170,9 +173,20 @@ def _kv(summary: dict[str, Any]) -> str:
         return f"not limited; concurrency sustained {running}; {preempted}"
     return (
         f"{percent(kv['usage_mean'])} used on average, {percent(kv['usage_peak'])} at most, of {kv['blocks']:,} blocks "
-        f"of {kv['block_size']}; concurrency guaranteed {figures(kv['guaranteed_concurrency'])}, "
+        f"of {kv['block_size']}; {_floor(kv)}"
         f"sustained {running}{_whose_limit(summary)}; {preempted}"
     )
+
+
+def _floor(kv: dict[str, Any]) -> str:
+    """How many requests of max_model_len fit; a guarantee only where the run got there, past slots, budget and load."""
+    floor = kv["guaranteed_concurrency"]
+    if floor is None:
+        return "concurrency "
+    reached = floor <= (kv["sustained_concurrency"]["peak"] or 0)
+    if not reached:
+        return f"room for {figures(floor)} of max_model_len; concurrency "
+    return f"concurrency guaranteed {figures(floor)}, "
 
 
 def _whose_limit(summary: dict[str, Any]) -> str:
@@ -209,12 +223,11 @@ def _trust(summary: dict[str, Any]) -> str:
 
 
 def _notes(notes: list[str], room: int) -> list[str]:
-    """As many notes as there is room for, one line each; the last line counts the rest."""
-    if room <= 0 or not notes:
-        return []
-    if len(notes) <= room:
-        shown, left = notes, 0
-    else:
-        shown, left = notes[: room - 1], len(notes) - room + 1
-    lines = [clip(f"note: {note}", WIDTH) for note in shown]
-    return lines + ([f"and {count(left, 'more note')} in the JSON"] if left else [])
+    """The notes for which there is room, each whole; the last line counts the rest."""
+    lines: list[str] = []
+    for i, note in enumerate(notes):
+        wrapped, left = wrap(f"note: {note}", WIDTH), len(notes) - i - 1
+        if len(lines) + len(wrapped) + (left > 0) > room:
+            return [*lines, f"and {count(left + 1, 'more note')} in the JSON"]
+        lines += wrapped
+    return lines

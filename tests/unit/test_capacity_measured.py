@@ -94,7 +94,7 @@ def test_windows_free_what_they_do_not_see():
     pool = kv_capacity(network, gpu("h100-sxm"), 2, options)
     assert pool.held_tokens(1000) == 1000
     assert pool.held_tokens(100_000) == pytest.approx(50_000 + (128 - 1 + 2048) / 2)
-    assert pool.guaranteed_concurrency(131_072) > 1.9 * pool.tokens / 131_072
+    assert pool.hybrid_concurrency(131_072) > 1.9 * pool.tokens / 131_072
     plain = kv_capacity(model("yi-34b"), gpu("h100-sxm"), 2, options, check_max_model_len=False)
     assert plain.held_tokens(4096) == 4096
 

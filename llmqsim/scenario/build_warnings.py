@@ -1,0 +1,149 @@
+"""What is not modelled of this deployment and moves its figures: each with the consequence and its direction.
+
+A caveat is said only where it applies to these servers and this traffic. docs/fidelity.md says what rests on each.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+import numpy as np
+
+from llmqsim.cost.lower import StepCost
+from llmqsim.cost.store import version_order
+from llmqsim.hardware.data import read_preset
+from llmqsim.records import Caveat
+from llmqsim.requests import RequestTable
+from llmqsim.scenario.build import Servers, build_workload
+from llmqsim.scenario.build_fleet import Plant
+from llmqsim.scenario.load import Scenario
+
+WITHOUT_HYBRID_MANAGER = ("vllm-0.6", "static-2023")
+"""presets of engines that themselves kept windowed layers in full"""
+EAGER_LAYER_S = (0.5e-3, 0.8e-3)
+"""a layer of a decode step without compilation and CUDA graphs: 20.6 ms for 40 layers (vllm-omni issue 7960), 22 ms for
+28 layers (vllm issue 20469)"""
+RELEASE_PERCENT = (2, 12)
+"""what a release changes step times by: the decode steps of Llama-3.1-8B and Qwen3-32B under vLLM 0.14, 0.19 and 0.24"""
+LEAST_FACTOR = 1.05
+"""a windowed model whose pool is misjudged by less than this is not worth a line"""
+_PRESET = re.compile(r"(vllm|sglang|trtllm)-(\d+(?:\.\d+)*)")
+
+
+def caveats(scenario: Scenario, servers: Servers | Plant, table: Callable[[], RequestTable]) -> tuple[Caveat, ...]:
+    """Everything that applies to these servers under this traffic, each sentence once, gravest first.
+
+    table : gives the requests, and is asked only where lengths matter.
+    """
+    kinds = list(servers.pools.items()) if isinstance(servers, Plant) else [("", servers)]
+    found: dict[Caveat, None] = {}
+    for say in (_windowed, _architecture, _eager, _expert_parallel, _kernel_version):
+        for name, its in kinds:
+            own = scenario.pool(name) if name else scenario
+            found |= dict.fromkeys(say(own, its, table))
+    return tuple(found)
+
+
+def caveats_of(scenario: Scenario, servers: Servers | Plant) -> tuple[Caveat, ...]:
+    """The same for the traffic that the scenario's own seed draws."""
+    run = scenario.spec.run
+    return caveats(scenario, servers, lambda: build_workload(scenario, servers, run.seed, run.replication).table)
+
+
+def told_of(several: Mapping[str, Iterable[Caveat]]) -> list[dict[str, str]]:
+    """The caveats of several runs as plain data, each once; what does not hold for all of them says for which."""
+    holders: dict[Caveat, list[str]] = {}
+    for name, some in several.items():
+        for one in some:
+            holders.setdefault(one, []).append(name)
+    whole = len(several)
+    return [
+        one.to_json() if len(names) == whole else Caveat(one.code, f"{', '.join(names)}: {one.text}").to_json()
+        for one, names in holders.items()
+    ]
+
+
+def window_factor(share: float, window: int, tokens: np.ndarray) -> float:
+    """How many times as many of these requests fit when windowed layers (a `share` of all) keep their window alone."""
+    held = tokens * (1.0 - share) + np.minimum(tokens, window) * share
+    return float(tokens.sum() / held.sum())
+
+
+def _windowed(scenario: Scenario, servers: Servers, table: Callable[[], RequestTable]) -> Iterator[Caveat]:
+    model, deployment = servers.model, servers.deployment
+    if model is None or not model.windowed_layers or deployment.capacity is None:
+        return
+    if deployment.options.preset in WITHOUT_HYBRID_MANAGER:
+        return
+    requests = table()
+    tokens = requests.prompt_tokens + requests.output_tokens
+    factor = window_factor(model.windowed_layers / model.layers, model.sliding_window, tokens)
+    if factor < LEAST_FACTOR:
+        return
+    yield Caveat(
+        "windowed_kv",
+        f"the {model.windowed_layers} of {model.layers} layers with a window of {model.sliding_window:,} tokens hold KV of the "
+        f"whole context here; a hybrid KV manager holds about {factor:.2g} times as many requests of {tokens.mean():,.0f} tokens, so "
+        "concurrency is too low, and queueing and preemptions are too high",
+    )
+
+
+def _architecture(scenario: Scenario, servers: Servers, table: Callable[[], RequestTable]) -> Iterator[Caveat]:
+    for one in servers.model.unmodelled if servers.model is not None else ():
+        yield Caveat("architecture", f"{servers.model.name}, {one.key}: {one.effect}")
+
+
+def _eager(scenario: Scenario, servers: Servers, table: Callable[[], RequestTable]) -> Iterator[Caveat]:
+    spec = scenario.spec
+    priced = spec.cost.model == "calibrated" and spec.engine.host.eager_per_layer is None
+    if not (spec.engine.enforce_eager and priced) or servers.model is None:
+        return
+    low, high = (1e3 * each * servers.model.layers for each in EAGER_LAYER_S)
+    yield Caveat(
+        "enforce_eager",
+        "enforce_eager hardly changes step times here; without compilation and CUDA graphs a decode step of "
+        f"{servers.model.layers} layers takes some {low:.0f} to {high:.0f} ms at least, so TPOT is too low (set "
+        "engine.host.eager_per_layer)",
+    )
+
+
+def _expert_parallel(scenario: Scenario, servers: Servers, table: Callable[[], RequestTable]) -> Iterator[Caveat]:
+    options = servers.deployment.options
+    if not options.enable_expert_parallel or options.data_parallel_size == 1:
+        return
+    yield Caveat(
+        "expert_parallel",
+        f"the {options.data_parallel_size} ranks that share experts step freely here; real ones wait for the slowest in every "
+        "layer, so TPOT is too low and throughput too high where their loads differ",
+    )
+
+
+def _kernel_version(scenario: Scenario, servers: Servers, table: Callable[[], RequestTable]) -> Iterator[Caveat]:
+    cost, named = servers.deployment.cost, scenario.spec.engine.preset
+    timed = cost.kernels_of if isinstance(cost, StepCost) else ()
+    others = [f"{backend} {version}" for backend, version in timed if not _same(named, backend, version)]
+    if not others:
+        return
+    low, high = RELEASE_PERCENT
+    foreign = [backend for backend, _ in timed if not named.lower().startswith(backend)]
+    more = ", another engine's kernels by more" if foreign else ""
+    yield Caveat(
+        "kernel_version",
+        f"kernels were timed under {' and '.join(others)}, the preset is {named}: a release changes step times by {low} to "
+        f"{high} %, either way{more}",
+    )
+
+
+def _same(named: str, backend: str, version: str) -> bool:
+    """Is the timed release among those that the preset's name stands for?"""
+    entries = read_preset("engines.yaml")["engines"]
+    its = next((key for key, entry in entries.items() if key.lower() == named.lower()), None)
+    releases = (its, *entries[its].get("aliases", ())) if its else (named,)
+    for release in releases:
+        found = _PRESET.fullmatch(release.lower())
+        if found and found[1] == backend:
+            wanted = [float(part) for part in found[2].split(".")]
+            if list(version_order(version)[: len(wanted)]) == wanted:
+                return True
+    return False
