@@ -119,17 +119,3 @@ class StepLog:
     waiting: np.ndarray
     kv_blocks: np.ndarray
     """KV blocks held when the step was formed"""
-
-
-@dataclass(frozen=True)
-class Caveat:
-    """What makes the figures of this run err, and in which direction. The screen says it before the answer."""
-
-    code: str
-    """windowed_kv, architecture, enforce_eager, kernel_version, expert_parallel"""
-    text: str
-    """one sentence, with the consequence and its direction"""
-
-    def to_json(self) -> dict[str, str]:
-        """As plain data."""
-        return {"code": self.code, "text": self.text}

@@ -5,14 +5,15 @@ from __future__ import annotations
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from llmqsim.caveats import Caveat
 from llmqsim.errors import UserError
 from llmqsim.metrics import latency, slo, summary, warmup
 from llmqsim.metrics.distribution import NS_PER_S
-from llmqsim.records import Caveat, GapHistogram, LinkUsage, ReplicaUsage, StepLog
+from llmqsim.records import GapHistogram, LinkUsage, ReplicaUsage, StepLog
 from llmqsim.requests import COLUMNS, HANDOFF_COLUMNS, UNSET, Handoff, HandoffTable, Outcome, Reason, RequestTable
 
 if TYPE_CHECKING:
@@ -28,9 +29,9 @@ class NoRequests:
         self._refuse()
 
     def __len__(self) -> int:
-        self._refuse()
+        return self._refuse()
 
-    def _refuse(self):
+    def _refuse(self) -> NoReturn:
         raise UserError("this result holds its summary only (keep='summary'); run with keep='requests' to see requests")
 
 

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from llmqsim.caveats import Caveat
 from llmqsim.clock import EndOfTime
 from llmqsim.cluster import choose
 from llmqsim.errors import ScenarioError, UserError
 from llmqsim.metrics.slo import Promise
-from llmqsim.records import Caveat, StepLog
+from llmqsim.records import StepLog
 from llmqsim.result import Result
 from llmqsim.scenario.build import Servers, build_workload
 from llmqsim.scenario.build_fleet import Plant, build_plant
@@ -188,8 +189,8 @@ def _stated_blocks(servers: Servers) -> tuple[str, ...]:
     if options.num_gpu_blocks_override is None or options.kv_cache_dtype == "auto":
         return ()
     return (
-        f"engine.num_gpu_blocks_override sets the blocks, so kv_cache_dtype {options.kv_cache_dtype} does not change them; "
-        "state kv_cache_memory_bytes to see what it saves",
+        f"engine.num_gpu_blocks_override sets the blocks, so kv_cache_dtype {options.kv_cache_dtype} does not change "
+        + "them; state kv_cache_memory_bytes to see what it saves",
     )
 
 

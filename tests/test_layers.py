@@ -10,7 +10,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "llmqsim"
 
 FOUNDATION = {"errors", "files", "terminal", "units", "registry", "rng", "version", "jit", "memory"}
-DATA = {"requests", "packed", "records", "options", "clients", "clock", "presets"}
+DATA = {"requests", "packed", "caveats", "records", "options", "clients", "clock", "presets"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "files": {"errors"},
@@ -27,6 +27,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "records": set(),
     "options": set(),
     "clients": set(),
+    "caveats": set(),
     "presets": set(),
     "workload": FOUNDATION | {"requests", "clients", "presets"},
     "hardware": FOUNDATION | {"options", "presets"},
@@ -37,7 +38,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "engine": FOUNDATION | DATA | {"kv", "cost", "policies"},
     "cluster": FOUNDATION | DATA | {"kv", "cost", "policies", "engine"},
     "metrics": FOUNDATION | {"requests", "records"},
-    "result": FOUNDATION | {"requests", "records", "metrics"},
+    "result": FOUNDATION | {"caveats", "requests", "records", "metrics"},
     # what may be written sees only the foundation; build.py alone turns it into servers and requests
     "scenario": FOUNDATION,
     "scenario.build": FOUNDATION

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 
+from llmqsim.caveats import Caveat
 from llmqsim.cost.lower import StepCost
 from llmqsim.cost.store import version_order
 from llmqsim.hardware.data import read_preset
-from llmqsim.records import Caveat
 from llmqsim.requests import RequestTable
 from llmqsim.scenario.build import Servers, build_workload
 from llmqsim.scenario.build_fleet import Plant

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from llmqsim import from_mapping, simulate
+from llmqsim.caveats import Caveat
 from llmqsim.metrics.waiting import WORDS
-from llmqsim.records import Caveat, GapHistogram, ReplicaUsage
+from llmqsim.records import GapHistogram, ReplicaUsage
 from llmqsim.report.files import to_json, write_json, write_requests
 from llmqsim.report.tables import screen
 from llmqsim.requests import Outcome, Reason, RequestTable

@@ -1,0 +1,19 @@
+"""What makes the figures of a run err: data that rooms share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Caveat:
+    """Something that is not modelled and moves the figures of this run. The screen says it before the answer."""
+
+    code: str
+    """windowed_kv, architecture, enforce_eager, kernel_version, expert_parallel"""
+    text: str
+    """one sentence, with the consequence and its direction"""
+
+    def to_json(self) -> dict[str, str]:
+        """As plain data."""
+        return {"code": self.code, "text": self.text}
