@@ -25,6 +25,7 @@ LOW = 0.5
 SATURATED = 0.9
 """utilisation from which it is"""
 NO_HARDWARE, QUEUE, MEMORY, STEPS, BOTH, HARDWARE = "no_hardware", "queue", "memory", "steps", "both", "hardware"
+CLIENT = "client"
 LIMITS = (
     "max_num_seqs", "max_num_batched_tokens", "max_model_len", "num_gpu_blocks_override", "kv_cache_memory_bytes",
     "gpu_memory_utilization", "batching", "ordering", "preemption", "long_prefill_token_threshold",
@@ -42,7 +43,7 @@ QUEUED = {"router": QUEUE, "slots": QUEUE, "token_budget": QUEUE, "step": STEPS,
 @dataclass(frozen=True)
 class Diagnosis:
     """problem : NO_HARDWARE (the SLO is kept), QUEUE, MEMORY or STEPS (missed, and the hardware is not full), BOTH (missed, and
-    neither idle nor full), HARDWARE (missed, and full). cause : what requests waited for most (a key of
+    neither idle nor full), HARDWARE (missed, and full), CLIENT (missed, not full, and requests wait longest where they are sent). cause : what requests waited for most (a key of
     metrics.waiting.WORDS), None where the SLO is kept or nobody waited.
     """
 
@@ -56,11 +57,14 @@ class Diagnosis:
         return self.problem == HARDWARE
 
 
-def diagnose(attainment: float, wanted: float, utilisation: float, waiting_for: Mapping[str, Any]) -> Diagnosis:
+def diagnose(
+    attainment: float, wanted: float, utilisation: float, waiting_for: Mapping[str, Any], held_s: float = 0.0
+) -> Diagnosis:
     """The verdict of a run. Pure.
 
     attainment, wanted : share of arrivals that keep the SLO, and the share asked for. utilisation : throughput over
-    saturated throughput. waiting_for : of Result.summary().
+    saturated throughput. waiting_for : of Result.summary(). held_s : mean time for which a cap of the clients held a request
+    back, seconds.
     """
     kept = (
         f"{100 * attainment:.1f} % keep the SLO ({100 * wanted:g} % asked for) at {100 * utilisation:.0f} % utilisation"
@@ -70,6 +74,9 @@ def diagnose(attainment: float, wanted: float, utilisation: float, waiting_for: 
     if utilisation >= SATURATED:
         return Diagnosis(HARDWARE, _cause(waiting_for), f"{kept}: the hardware is full")
     cause = _cause(waiting_for)
+    if held_s > sum(waiting_for[name]["mean_s"] or 0.0 for name in WORDS):
+        told = f"not a GPU is missing: clients hold a request back for {held_s:.3g} s on average, by their own cap"
+        return Diagnosis(CLIENT, cause, f"{kept}: {told}")
     if utilisation > LOW:
         return Diagnosis(BOTH, cause, f"{kept}: {_named(cause)} first, then more GPUs if that is not enough")
     return Diagnosis(
@@ -132,10 +139,11 @@ def saturated_tokens_per_s(scenario: Scenario, seed: int | None = None) -> float
 
     Raises UserError for traffic that waits for answers, which has no load to raise.
     """
+    scenario = lifted(scenario)
     if loops(scenario):
         told = "clients wait for answers, so there is no load to raise until the hardware is full"
         raise UserError(scenario.fault("workload", told))
-    scenario, best, factor = lifted(scenario), 0.0, 1.0
+    best, factor = 0.0, 1.0
     for _ in range(MOST_DOUBLINGS):
         found = steady_tokens_per_s(_full(scenario, factor, seed))
         if found < GROWTH * best:

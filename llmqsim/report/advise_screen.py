@@ -9,6 +9,8 @@ from llmqsim.report.show import NOTHING, clip, count, figures, percent, wrap
 WIDTH = 110
 LABEL = 12
 NAME = 20
+MARK = " *"
+"""beside levers that change what the model answers"""
 
 
 def advise_text(told: dict[str, Any]) -> str:
@@ -72,13 +74,14 @@ def _table(rows: list[dict[str, Any]]) -> list[str]:
         return ["no lever is left to pull"]
     lines = [f"{'lever':<{NAME}}{'attainment, points':>25}{'req/s within the SLO':>29}{'GPUs':>6}  who gets worse"]
     for row in rows:
-        name = f"{row['lever']}{' *' if row['changes_answers'] else ''}"
+        name = f"{row['lever']}{MARK if row['changes_answers'] else ''}"
         mark = "" if row["helps"] else "no gain shown; "
         lines.append(
             f"{name:<{NAME}}{_points(row['attainment']):>25}{_gained(row['capacity_per_s']):>29}{row['gpus']:>6}  "
             f"{clip(mark + _worse(row['worse']), WIDTH - NAME - 62)}"
         )
-        lines += [f"  {line}" for line in wrap(row["says"], WIDTH - 2)]
+        said = row["says"] + ("; changes the model's outputs" if row["changes_answers"] else "")
+        lines += [f"  {line}" for line in wrap(said, WIDTH - 2)]
         lines.append(f"  {row['command']}")
     return lines
 
@@ -125,7 +128,7 @@ def _stack(told: dict[str, Any]) -> list[tuple[str, str]]:
         return [] if told["verdict"] == "no_hardware_needed" else [("best stack", "no lever is shown to help")]
     kept = "kept" if one["kept"] else "not kept"
     rows = [
-        ("best stack", " + ".join(one["levers"]) + (" *" if one["changes_answers"] else "")),
+        ("best stack", " + ".join(one["levers"]) + (f"{MARK} changes the model's outputs" if one["changes_answers"] else ": the model's outputs stay as they are")),
         (
             "",
             f"{_share(one['attainment'])} on fresh replications, {kept}; {_rate(one['capacity_per_s'])} req/s within the SLO",

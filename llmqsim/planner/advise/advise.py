@@ -10,12 +10,12 @@ from llmqsim.errors import UserError
 from llmqsim.hardware.prices import parse_prices
 from llmqsim.planner.advise import commands
 from llmqsim.planner.advise.causes import causes
-from llmqsim.planner.advise.facts import Facts
+from llmqsim.planner.advise.facts import Facts, without_cap
 from llmqsim.planner.advise.hardware import needed, spared
 from llmqsim.planner.advise.levers import all_levers
 from llmqsim.planner.advise.rows import Dropped, Row, table
 from llmqsim.planner.advise.stack import Stack, build, judged
-from llmqsim.planner.advise.trial import Bench, Trial, difference
+from llmqsim.planner.advise.trial import Bench, Trial, difference, settled
 from llmqsim.planner.attain import KEPT, Attained
 from llmqsim.planner.limits import ONE_TRAFFIC
 from llmqsim.planner.size import share_text
@@ -35,15 +35,16 @@ def advise(bench: Bench, prices: Sequence[str] = ()) -> dict[str, Any]:
     own = parse_prices(list(prices))
     scenario = bench.scenario()
     _check(scenario)
-    base = bench.trial()
-    _check_run(base)
+    asked = bench
+    _check_run(base := bench.trial())
+    bench, base, longer = settled(bench, base)
     rows, dropped = table(bench, base, all_levers(base.facts))
     now = judged(base)
     met = now.judged == KEPT
     stack = Stack((), base, now) if met else build(bench, base, rows)
     left = None if stack.kept else needed(stack)
     full = max(base.utilisation, stack.trial.utilisation)  # a lever that spares work leaves less to be busy with
-    named = [] if met else causes(base.facts, rows, full, short=not stack.kept)
+    named = [] if met else _causes(base, rows, stack, full)
     return {
         "verdict": (verdict := _verdict(now, stack, left)),
         "explanation": _explanation(verdict, named, stack, left, full),
@@ -52,6 +53,7 @@ def advise(bench: Bench, prices: Sequence[str] = ()) -> dict[str, Any]:
         "question": scenario.spec.question,
         "seed": base.seed,
         "replications": base.replications,
+        "requests": len(base.facts.table),
         "rate_per_s": base.facts.rate_per_s,
         "objectives": [{"objective": one.label, "asked": one.share} for one in base.facts.objectives],
         "base": {
@@ -65,10 +67,16 @@ def advise(bench: Bench, prices: Sequence[str] = ()) -> dict[str, Any]:
         "stack": _stack(bench, base, stack, own) if stack.levers else None,
         "hardware": left,
         "gpus_spared": None if met else spared(base, stack),
-        "command": commands.advise(bench, prices),
-        "notes": _notes(base, stack, rows),
+        "command": commands.advise(asked, prices),
+        "notes": _notes(base, stack, rows, longer),
         "seconds": round(time.monotonic() - started, 2),
     }
+
+
+def _causes(base: Trial, rows: Sequence[Row], stack: Stack, full: float) -> list[dict[str, Any]]:
+    """What the levers of the stack do, first; those that may change answers only where they are wanted."""
+    lossy = any(lever.changes_answers for lever in stack.levers)
+    return causes(base.facts, rows, full, short=not stack.kept, lossy=lossy)
 
 
 def _check(scenario: Any) -> None:
@@ -76,7 +84,7 @@ def _check(scenario: Any) -> None:
     if scenario.spec.slo is None and not any(one.slo is not None for one in classes.values()):
         told = "missing; advice needs a target to reach, such as {ttft: 500 ms, tpot: 50 ms}"
         raise UserError(scenario.fault("slo", told))
-    if loops(scenario):
+    if loops(without_cap(scenario)):
         told = (
             "clients wait for answers, so there is no rate to serve within the SLO; vary settings with llmqsim compare"
         )
@@ -120,7 +128,7 @@ def _verdict(now: Attained, stack: Stack, left: dict[str, Any] | None) -> str:
 def _filled(base: Trial, now: Attained) -> dict[str, Any]:
     """How full the servers are, and whose problem the missing attainment is by that rule (planner/utilisation.py)."""
     told = now.told()
-    found = diagnose(told["mean"] or 0.0, told["asked"], base.utilisation, base.facts.summary["waiting_for"])
+    found = diagnose(told["mean"] or 0.0, told["asked"], base.utilisation, base.facts.summary["waiting_for"], base.facts.held_s)
     return {"utilisation": base.utilisation, "problem": found.problem, "problem_says": found.sentence}
 
 
@@ -206,8 +214,10 @@ def _stack(bench: Bench, base: Trial, stack: Stack, own: dict[str, float]) -> di
     }
 
 
-def _notes(base: Trial, stack: Stack, rows: Sequence[Row]) -> list[str]:
+def _notes(base: Trial, stack: Stack, rows: Sequence[Row], longer: str | None) -> list[str]:
     notes = []
+    if longer is not None:
+        notes.append(f"a run of the length as written does not settle: runs here are {longer}")
     if base.alike:
         notes.append(ONE_TRAFFIC)
     for what, trial in (
@@ -228,6 +238,7 @@ def _notes(base: Trial, stack: Stack, rows: Sequence[Row]) -> list[str]:
         notes.append(f"{', '.join(slow)}: only the reference engine runs it, so there are fewer runs and no capacity")
     if any(row.lever.changes_answers for row in rows if row.helps):
         notes.append(
-            "levers marked * store weights or KV in fewer bits: check the quality of answers on your own tasks"
+            "levers marked * change the model's outputs (weights or KV in fewer bits): check the quality of answers on your "
+            "own tasks; all others leave the tokens as they are, and come first"
         )
     return notes

@@ -21,7 +21,9 @@ VLLM: dict[str, str] = {
     "engine.enable_chunked_prefill": "--enable-chunked-prefill",
     "engine.enable_prefix_caching": "--enable-prefix-caching",
     "engine.async_scheduling": "--async-scheduling",
+    "engine.enable_expert_parallel": "--enable-expert-parallel",
     "tensor_parallel_size": "--tensor-parallel-size",
+    "pipeline_parallel_size": "--pipeline-parallel-size",
 }
 """scenario key to the option of vLLM that it is named after"""
 
@@ -77,6 +79,8 @@ def served(preset: str, sets: Overrides) -> tuple[list[str], list[str]]:
             (key.split(".")[1] + ": ", ".".join(key.split(".")[2:])) if key.startswith("pools.") else ("", key)
         )
         option = VLLM.get(plain) if preset.startswith("vllm") else None
+        if plain == "engine.ordering" and value == "priority" and preset.startswith("vllm"):
+            option = "--scheduling-policy"
         if option is None or value is None or value is False:
             others.append(f"{key}={text(value)}")
         else:

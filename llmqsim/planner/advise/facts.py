@@ -13,6 +13,7 @@ from llmqsim.hardware.prices import price
 from llmqsim.metrics import slo
 from llmqsim.planner.bounds import Bounds
 from llmqsim.planner.size import arrival_rate
+from llmqsim.planner.vary import changed
 from llmqsim.requests import RequestTable
 from llmqsim.result import Result
 from llmqsim.scenario.build import Servers
@@ -83,8 +84,40 @@ class Facts:
 
     @cached_property
     def rate_per_s(self) -> float | None:
-        """Arrivals a second; None where they depend on the run, or all come at once."""
-        return arrival_rate(self.scenario, self.bounds.mix)
+        """Requests due a second, whatever a cap holds back; None where they depend on the run, or all come at once."""
+        return arrival_rate(without_cap(self.scenario), self.bounds.mix)
+
+    @property
+    def cap(self) -> int | None:
+        """Most requests that the clients have in flight; None without such a cap."""
+        clients = self.scenario.spec.workload.clients
+        return None if clients is None else clients.max_in_flight
+
+    @cached_property
+    def held_s(self) -> float:
+        """How long clients held a request back for their cap, on average over those that were sent, seconds."""
+        sent = self.table.arrival_ns >= self.table.intended_ns
+        held = (self.table.arrival_ns - self.table.intended_ns)[sent]
+        return float(held.mean()) / 1e9 if len(held) else 0.0
+
+    @cached_property
+    def repeated(self) -> float:
+        """Share of the prompt tokens that stand in blocks which another prompt begins with, too."""
+        prefixes = self.table.prefixes
+        if prefixes is None or not len(prefixes.hashes):
+            return 0.0
+        again = len(prefixes.hashes) - len(np.unique(prefixes.hashes))
+        return again * self.places[0].options.block_size / float(self.table.prompt_tokens.sum())
+
+    @property
+    def classed(self) -> bool:
+        """Is there more than one class of traffic?"""
+        return len(self.table.classes) > 1
+
+    @property
+    def prioritised(self) -> bool:
+        """Do requests say how urgent they are?"""
+        return len(np.unique(self.table.priority)) > 1
 
     @property
     def pooled(self) -> bool:
@@ -137,6 +170,14 @@ class Facts:
         if own is None or own.policy == "oracle":
             return HONEST_PREDICTOR, False
         return {"policy": own.policy, **own.parameters}, True
+
+
+def without_cap(scenario: Scenario) -> Scenario:
+    """The same traffic from clients that hold nothing back."""
+    clients = scenario.spec.workload.clients
+    if clients is None or clients.max_in_flight is None:
+        return scenario
+    return changed(scenario, {"workload.clients.max_in_flight": None})
 
 
 def _places(prepared: Prepared) -> list[Place]:

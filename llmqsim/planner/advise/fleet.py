@@ -8,44 +8,55 @@ from typing import Any
 import numpy as np
 
 from llmqsim.planner.advise.facts import Facts, Place
-from llmqsim.planner.advise.levers import HEAD_OF_LINE, RATIO, ROUTING, SATURATION, STEP_TIME, WORK, Lever, everywhere
+from llmqsim.planner.advise.levers import (
+    CLIENT_CAP,
+    HEAD_OF_LINE,
+    PREFIX,
+    RATIO,
+    ROUTING,
+    SATURATION,
+    STEP_TIME,
+    Lever,
+    everywhere,
+)
 from llmqsim.planner.bounds import DecodeBounds, prefill_bounds
 from llmqsim.planner.splitting import LINK
 
 LOOKING = ("least_outstanding", "least_predicted_work")
 LONG_SHARES = (0.9, 0.98)
 """of the prompts: the longer ones get replicas of their own"""
-MOST_TENSOR_PARALLEL = 8
+CAP_FACTORS = (2, 4)
+"""times the cap of the clients, before it is lifted altogether"""
 
 
 def levers(facts: Facts) -> Iterator[Lever]:
     """All of them that could change anything."""
     yield from _routing(facts)
     yield from _admission(facts)
+    yield from _clients(facts)
     if facts.split:
         yield from _ratio(facts)
         yield _merge(facts)
     elif not facts.pooled and facts.calibrated:
-        yield from _shape(facts)
         yield from _split(facts)
 
 
 def _routing(facts: Facts) -> Iterator[Lever]:
     def to(place: Place, policy: str) -> Any:
-        now = _routed(facts, place)
-        return {"policy": policy, **_kept(now)} if place.replicas > 1 and now.policy != policy else None
+        now = routed(facts, place)
+        return {"policy": policy, **kept(now)} if place.replicas > 1 and now.policy != policy else None
 
     told, known = facts.predictor
     for policy in LOOKING:
         sets = everywhere(facts, "routing", lambda p, name=policy: to(p, name))
-        now = ", ".join(dict.fromkeys(_routed(facts, p).policy for p in facts.places if p.replicas > 1))
+        now = ", ".join(dict.fromkeys(routed(facts, p).policy for p in facts.places if p.replicas > 1))
         if sets and policy == "least_predicted_work" and not known:
             sets = (("workload.predictor", told), *sets)
         yield Lever("routing", f"routing {now} → {policy}", sets, ROUTING)
     caching = any(place.options.enable_prefix_caching for place in facts.places)
     if facts.shares_prefixes and caching:
         sets = everywhere(facts, "routing", lambda p: to(p, "prefix_affinity"), ("both", "prefill"))
-        yield Lever("prefix_affinity", "routing → prefix_affinity", sets, WORK)
+        yield Lever("prefix_affinity", "routing → prefix_affinity", sets, PREFIX)
     for share in LONG_SHARES:
         yield _by_length(facts, share)
 
@@ -58,22 +69,23 @@ def _by_length(facts: Facts, share: float) -> Lever:
 
     def groups(place: Place) -> Any:
         n = place.replicas
-        if n < 2 or long == 0 or _routed(facts, place).policy == "by_length":
+        if n < 2 or long == 0 or routed(facts, place).policy == "by_length":
             return None
         own = int(np.clip(round(long * n), 1, n - 1))
         parts = [list(range(n - own)), list(range(n - own, n))]
-        return {"policy": "by_length", "limits": [limit], "groups": parts, **_kept(_routed(facts, place))}
+        return {"policy": "by_length", "limits": [limit], "groups": parts, **kept(routed(facts, place))}
 
     sets = everywhere(facts, "routing", groups, ("both", "prefill"))
     return Lever("long_apart", f"replicas of their own for prompts above {limit:,} tokens", sets, HEAD_OF_LINE)
 
 
-def _routed(facts: Facts, place: Place) -> Any:
+def routed(facts: Facts, place: Place) -> Any:
+    """How requests get to the replicas of a place."""
     spec = facts.scenario.spec
     return (spec.pools[place.name] if place.prefix else spec).routing
 
 
-def _kept(now: Any) -> dict[str, Any]:
+def kept(now: Any) -> dict[str, Any]:
     """What is said of routing beside the policy; another policy would drop it."""
     return {key: getattr(now, key) for key in ("signal_age", "late_binding") if getattr(now, key) is not None}
 
@@ -86,6 +98,16 @@ def _admission(facts: Facts) -> Iterator[Lever]:
         yield Lever(
             "admission", "refuse at once who would miss its TTFT target", (("admission", "deadline"),), SATURATION
         )
+
+
+def _clients(facts: Facts) -> Iterator[Lever]:
+    """More requests in flight than the clients allow themselves: twice, four times, as many as come."""
+    if (cap := facts.cap) is None:
+        return
+    for factor in (*CAP_FACTORS, None):
+        new = None if factor is None else factor * cap
+        says = f"clients' max_in_flight {cap:,} → {'no cap' if new is None else format(new, ',')}"
+        yield Lever("client_cap", says, (("workload.clients.max_in_flight", new),), CLIENT_CAP)
 
 
 def _ratio(facts: Facts) -> Iterator[Lever]:
@@ -131,18 +153,6 @@ def _split(facts: Facts) -> Iterator[Lever]:
             )
             says = f"prefill and decode apart: {count} and {place.replicas - count} replicas over {LINK}"
             yield Lever("split", says, sets, STEP_TIME)
-
-
-def _shape(facts: Facts) -> Iterator[Lever]:
-    """The same GPUs in fewer replicas of more, or more of fewer."""
-    (place,) = facts.places
-    tp, replicas = place.servers.tensor_parallel_size, place.replicas
-    for degree, count in ((2 * tp, replicas / 2), (tp // 2, replicas * 2)):
-        if degree < 1 or degree > MOST_TENSOR_PARALLEL or count != int(count):
-            continue
-        sets = (("tensor_parallel_size", degree), ("replicas", int(count)))
-        says = f"{replicas} × TP {tp} → {int(count)} × TP {degree}"
-        yield Lever("tensor_parallel", says, sets, STEP_TIME)
 
 
 def purchases(facts: Facts) -> Iterator[Lever]:

@@ -9,7 +9,7 @@ from typing import Any
 from llmqsim.errors import UserError
 from llmqsim.metrics import stats
 from llmqsim.planner.advise.facts import Place
-from llmqsim.planner.advise.stack import Stack, judged, keeps
+from llmqsim.planner.advise.stack import Stack, judged
 from llmqsim.planner.advise.trial import Trial
 from llmqsim.planner.attain import KEPT, Attained
 from llmqsim.planner.size import Effort, Search, share_text
@@ -49,7 +49,7 @@ def _pools(trial: Trial) -> dict[str, Any]:
     places = {place.name: place for place in trial.facts.places}
     counts = {name: place.replicas for name, place in places.items()}
     for _ in range(MOST_STEPS):
-        if keeps(now := Trial(with_pools(trial.prepared, counts))):
+        if (now := Trial(with_pools(trial.prepared, counts))).keeps:
             break
         counts = max((counts | {name: counts[name] + 1} for name in counts), key=lambda more: _first_run(trial, more))
     else:

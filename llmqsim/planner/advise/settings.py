@@ -6,15 +6,26 @@ from collections.abc import Iterator
 from typing import Any
 
 from llmqsim.planner.advise.facts import Facts, Place
-from llmqsim.planner.advise.levers import BATCHING, HEAD_OF_LINE, KV, SLOTS, STEP_TIME, WORK, Lever, everywhere
+from llmqsim.planner.advise.levers import (
+    BATCHING,
+    BUDGET,
+    HEAD_OF_LINE,
+    KV,
+    PREFIX,
+    SLOTS,
+    STEP_TIME,
+    WORK,
+    Lever,
+    everywhere,
+)
 from llmqsim.scenario.build import batching_of
 
 UTILISATION = 0.95
 """share of the GPU's memory that vLLM may be given where nothing else runs there"""
-BUDGETS = (512, 2048, 8192, 16_384)
+BUDGETS = (256, 512, 1024, 2048, 4096, 8192, 16_384)
 PREFILL_CAPS = (512, 2048)
 MOST_SLOTS = 1024
-SLOT_FACTORS = (2, 4, 8)
+SLOT_FACTORS = (2, 4, 8, 32, 128)
 NOT_CONTINUOUS = ("static", "orca", "vllm_v0", "multi_step")
 """batching policies that one leaves by switching continuous batching on"""
 PATIENCE_S = 30
@@ -45,18 +56,18 @@ def _slots(facts: Facts) -> Iterator[Lever]:
     if facts.waits("slots"):
         for factor in SLOT_FACTORS:
             sets = everywhere(facts, "engine.max_num_seqs", lambda p, f=factor: _more_slots(p, f))
-            yield Lever("slots", _from_to("max_num_seqs", _now(facts, "max_num_seqs"), sets), sets, SLOTS)
+            yield Lever("slots", from_to("max_num_seqs", now(facts, "max_num_seqs"), sets), sets, SLOTS)
     kv = facts.summary["kv"]
     last = facts.places[-1] if not facts.pooled else next(p for p in facts.places if p.name == kv["pool"])
     if (cap := kv["suggested_cap"]) is not None and cap["max_num_seqs"] < last.options.max_num_seqs:
         sets = ((f"{last.prefix}engine.max_num_seqs", cap["max_num_seqs"]),)
         says = (
-            f"{_from_to('max_num_seqs', {last.options.max_num_seqs}, sets)} (fits without preemption, {cap['assumes']})"
+            f"{from_to('max_num_seqs', {last.options.max_num_seqs}, sets)} (fits without preemption, {cap['assumes']})"
         )
         yield Lever("slot_cap", says, sets, KV)
     if (slots := _slots_within_tpot(facts)) is not None and slots < last.options.max_num_seqs:
         sets = ((f"{last.prefix}engine.max_num_seqs", slots),)
-        says = f"{_from_to('max_num_seqs', {last.options.max_num_seqs}, sets)} (mean step within the TPOT target)"
+        says = f"{from_to('max_num_seqs', {last.options.max_num_seqs}, sets)} (mean step within the TPOT target)"
         yield Lever("smaller_batch", says, sets, STEP_TIME)
 
 
@@ -84,11 +95,11 @@ def _memory(facts: Facts) -> Iterator[Lever]:
         return "fp8" if sized and place.servers.model is not None and place.options.kv_cache_dtype != "fp8" else None
 
     sets = everywhere(facts, "engine.gpu_memory_utilization", share)
-    says = _from_to("gpu_memory_utilization", _now(facts, "gpu_memory_utilization"), sets)
+    says = from_to("gpu_memory_utilization", now(facts, "gpu_memory_utilization"), sets)
     yield Lever("memory_utilisation", says, sets, KV)
     sets = everywhere(facts, "engine.kv_cache_dtype", narrow)
     yield Lever(
-        "kv_dtype", _from_to("kv_cache_dtype", _now(facts, "kv_cache_dtype"), sets), sets, KV, changes_answers=True
+        "kv_dtype", from_to("kv_cache_dtype", now(facts, "kv_cache_dtype"), sets), sets, KV, changes_answers=True
     )
 
 
@@ -104,8 +115,8 @@ def _budget(facts: Facts) -> Iterator[Lever]:
     computing = ("both", "prefill")
     for tokens in BUDGETS:
         sets = everywhere(facts, "engine.max_num_batched_tokens", lambda p, t=tokens: budget(p, t), computing)
-        says = _from_to("max_num_batched_tokens", _now(facts, "max_num_batched_tokens", computing), sets)
-        yield Lever("token_budget", says, sets, HEAD_OF_LINE)
+        says = from_to("max_num_batched_tokens", now(facts, "max_num_batched_tokens", computing), sets)
+        yield Lever("token_budget", says, sets, BUDGET)
     for tokens in PREFILL_CAPS:
         if facts.prompt_quantile(0.999) > tokens:
             sets = everywhere(facts, "engine.long_prefill_token_threshold", lambda p, t=tokens: cap(p, t), computing)
@@ -117,7 +128,7 @@ def _order(facts: Facts) -> Iterator[Lever]:
     """Shortest first, by what a server can know: the prompt's length, or an answer's as an honest predictor has it."""
 
     def order(place: Place, by: str) -> dict[str, Any] | None:
-        if place.servers.deployment.ordering is None or _ordering(facts, place) != "fcfs":
+        if place.servers.deployment.ordering is None or ordering_of(facts, place) != "fcfs":
             return None
         return {"policy": "sjf", "by": by, "ageing": max(1, round(facts.prompt_quantile(0.99) / PATIENCE_S))}
 
@@ -133,7 +144,8 @@ def _order(facts: Facts) -> Iterator[Lever]:
         yield Lever("order_by_prediction", says, sets, HEAD_OF_LINE)
 
 
-def _ordering(facts: Facts, place: Place) -> str:
+def ordering_of(facts: Facts, place: Place) -> str:
+    """Name of the ordering of a place."""
     spec = facts.scenario.spec
     return (spec.pools[place.name] if place.prefix else spec).engine.ordering.policy
 
@@ -143,13 +155,13 @@ def _work(facts: Facts) -> Iterator[Lever]:
         sets = everywhere(
             facts, "engine.enable_prefix_caching", lambda p: None if p.options.enable_prefix_caching else True
         )
-        yield Lever("prefix_cache", "enable_prefix_caching → true", sets, WORK)
+        yield Lever("prefix_cache", "enable_prefix_caching → true", sets, PREFIX)
     sets = everywhere(
         facts,
         "engine.async_scheduling",
         lambda p: True if p.options.in_flight == 1 and p.servers.model is not None else None,
     )
-    yield Lever("async_scheduling", "async_scheduling → true", sets, WORK)
+    yield Lever("async_scheduling", "async_scheduling → true", sets, STEP_TIME)
 
     def quantised(place: Place) -> str | None:
         model, gpu = place.servers.model, place.servers.gpu
@@ -158,16 +170,16 @@ def _work(facts: Facts) -> Iterator[Lever]:
         return "fp8" if "fp8" in gpu.flops_per_s else "awq"
 
     sets = everywhere(facts, "engine.quantization", quantised)
-    says = f"weights {_from_to('bfloat16', set(), sets)} (a checkpoint of that kind)"
+    says = f"weights {from_to('bfloat16', set(), sets)} (a checkpoint of that kind)"
     yield Lever("quantisation", says, sets, WORK, changes_answers=True)
 
 
-def _now(facts: Facts, option: str, roles: tuple[str, ...] = ("both", "prefill", "decode")) -> set[Any]:
+def now(facts: Facts, option: str, roles: tuple[str, ...] = ("both", "prefill", "decode")) -> set[Any]:
     """The values of an engine option as it is, over the places of these roles."""
     return {getattr(place.options, option) for place in facts.places if place.role in roles}
 
 
-def _from_to(option: str, now: set[Any], sets: tuple[tuple[str, Any], ...]) -> str:
+def from_to(option: str, now: set[Any], sets: tuple[tuple[str, Any], ...]) -> str:
     """ "max_num_seqs 16 → 64", or with several values the new ones alone."""
     new = sorted({str(value) for _, value in sets})
     old = f" {next(iter(now))}" if len(now) == 1 else ""

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 from llmqsim.errors import UserError
 from llmqsim.planner.advise.levers import Lever, all_levers
-from llmqsim.planner.advise.rows import Row, look, measure, stacked
+from llmqsim.planner.advise.rows import Row, look, measure, stacked, without_idle_parts
 from llmqsim.planner.advise.trial import Bench, Trial
 from llmqsim.planner.attain import FRESH, KEPT, Attained, Probe
 
-MOST_LEVERS = 5
+MOST_LEVERS = 4
+"""that leave answers as they are, and as many again that may change them"""
 AGAIN = 4
 """of the levers that may still help, those of the best first look are measured on top of a stack"""
 JUDGE_RUNS, JUDGED_REQUESTS = 20, 200_000
-CHECK_RUNS = 10
 
 
 @dataclass(frozen=True)
@@ -39,24 +39,25 @@ def build(bench: Bench, base: Trial, rows: Sequence[Row]) -> Stack:
     Levers that may change answers are pulled only where the others are not enough.
     """
     pulled: list[Lever] = []
-    useless = {lever.name for lever in all_levers(base.facts)} - {row.lever.name for row in rows if row.helps}
     current, open_ = base, [row for row in rows if row.lever.buys is None]
     for lossy in (False, True):
-        while len(pulled) < MOST_LEVERS and not keeps(current):
-            helping = [row for row in open_ if row.helps and (lossy or not row.lever.changes_answers)]
+        most = len(pulled) + MOST_LEVERS
+        while len(pulled) < most and not current.keeps:
+            helping = [row for row in open_ if row.matters and (lossy or not row.lever.changes_answers)]
             if not helping:
                 break
-            best = max(helping, key=lambda row: row.gain)
+            best = max(helping, key=lambda row: row.rank(lossy))
             pulled.append(best.lever)
             current = best.trial
-            open_ = _again(stacked(bench, pulled), current, useless | {lever.name for lever in pulled})
+            if not current.keeps:
+                open_ = _again(stacked(bench, pulled), current, {lever.name for lever in pulled})
     pulled, current = _fewer(bench, pulled, current)
     return Stack(tuple(pulled), current, judged(current))
 
 
 def _fewer(bench: Bench, pulled: list[Lever], current: Trial) -> tuple[list[Lever], Trial]:
     """The same without what it does not need: a later lever may do the work of an earlier one."""
-    if not keeps(current):
+    if not current.keeps:
         return pulled, current
     for lever in pulled[:-1]:
         rest = [one for one in pulled if one is not lever]
@@ -64,21 +65,16 @@ def _fewer(bench: Bench, pulled: list[Lever], current: Trial) -> tuple[list[Leve
             trial = stacked(bench, rest).trial()
         except UserError:  # such as a setting of pools without the lever that made them
             continue
-        if keeps(trial):
+        if trial.keeps:
             pulled, current = rest, trial
     return pulled, current
 
 
 def _again(bench: Bench, current: Trial, done: set[str]) -> list[Row]:
-    """Rows of what may still help on top of the stack. done : names of what is pulled, and of what was found useless."""
+    """Rows of what may help on top of the stack, which may be more than helped before. done : names of what is pulled."""
     left = [one for one in all_levers(current.facts) if one.buys is None and one.name not in done]
-    return [measure(current, lever, trial) for lever, trial in look(bench, current, left)[0][:AGAIN]]
-
-
-def keeps(trial: Trial) -> bool:
-    """Is it shown, on the replications of the search, that the SLO is kept?"""
-    runs = max(CHECK_RUNS, trial.replications) if not trial.slow else trial.replications
-    return Probe(trial.seed, trial.alike).decide(trial.prepared, fewest=min(5, runs), most=runs).judged == KEPT
+    chosen = look(bench, current, left)[0][:AGAIN]
+    return without_idle_parts([measure(current, lever, trial) for lever, trial in chosen])[0]
 
 
 def judged(trial: Trial) -> Attained:

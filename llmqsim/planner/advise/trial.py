@@ -6,13 +6,18 @@ All trials share their random numbers, replication by replication, so that diffe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from llmqsim.metrics import slo, stats
+from llmqsim.metrics.stability import stability
 from llmqsim.planner.advise.facts import Facts
+from llmqsim.planner.attain import KEPT, Probe
 from llmqsim.planner.capacity import Curve
+from llmqsim.planner.figures import Seen, see
 from llmqsim.planner.replicate import alike
 from llmqsim.planner.utilisation import saturated_tokens_per_s, steady_tokens_per_s
 from llmqsim.planner.vary import changed
@@ -26,8 +31,13 @@ REQUESTS = 60_000
 SLOW_REPLICATIONS, SLOW_SEARCHED, SLOW_MEASURED = 4, 300, 600
 """what only the reference engine runs gets fewer runs, no search of its capacity in runs of more requests than the first
 number, and no run at all (levers only) with more than the second"""
-STEP, REFINED = 1.25, 3
-MOST_FACTOR, LEAST_FACTOR = 16.0, 1 / 16
+CHECK_RUNS = 10
+STEP, REFINED = 1.25, 2
+MOST_FACTOR, LEAST_FACTOR = 4.0, 1 / 16
+UNSETTLED = -0.001
+"""margin of a run above today's load that keeps the SLO and does not settle: it would not for long"""
+MOST_TIMES, MOST_REQUESTS = 16, 20_000
+"""how much longer runs may be made until they settle, and up to how many requests"""
 
 
 @dataclass(frozen=True)
@@ -45,25 +55,29 @@ class Bench:
         variant: Variants = self.variant
         return load(self.path, variant=variant, sets=[*self.sets, *seed, *more])
 
-    def trial(self, more: Sets = (), quick: bool = False) -> Trial:
+    def trial(self, more: Sets = (), quick: bool = False, same: bool | None = None) -> Trial:
         """The same, measured when asked. Raises ScenarioError for what can't be run as written.
 
         quick : also for what takes too long: more than SLOW_MEASURED requests, and only the reference engine runs it.
+        same : are all replications the same traffic, where that is known already?
         """
-        return Trial(prepare(self.scenario(more)), quick=quick)
+        return Trial(prepare(self.scenario(more)), quick=quick, same=same)
 
 
 class Trial:
-    """One deployment under the scenario's traffic. most : replications at most. quick : see Bench.trial."""
+    """One deployment under the scenario's traffic. most : replications at most. quick, same : see Bench.trial."""
 
-    def __init__(self, prepared: Prepared, most: int = MOST_REPLICATIONS, quick: bool = False):
+    def __init__(
+        self, prepared: Prepared, most: int = MOST_REPLICATIONS, quick: bool = False, same: bool | None = None
+    ):
         self.prepared = prepared
         self.seed = prepared.scenario.spec.run.seed
         long = (prepared.scenario.spec.workload.requests or SLOW_MEASURED + 1) > SLOW_MEASURED
         first = (compiled(prepared) if quick and long else prepared).run(self.seed, 0)
         self.facts = Facts(prepared, first)
-        self.alike = alike(prepared)
+        self.alike = alike(prepared) if same is None else same
         self.replications = self._replications(most)
+        self._seen: list[Seen] | None = None
 
     def _replications(self, most: int) -> int:
         requests = len(self.facts.table)
@@ -92,6 +106,20 @@ class Trial:
         """Least margin over the objectives (share less what is asked), a replication each."""
         return [run["margin"] for run in self.curve.at(factor)]
 
+    def seen(self, edges: np.ndarray | None) -> list[Seen]:
+        """What a comparison needs of each replication at the load as it is. edges : of length groups (planner/figures.py).
+
+        The same runs give the margins of that load.
+        """
+        if self._seen is None:
+            self._seen, margins = [], []
+            for replication in range(self.replications):
+                result = self.prepared.run(self.seed, replication) if replication else self.facts.result
+                self._seen.append(see(result, None, edges))
+                margins.append({"margin": least_margin(result, self.facts.objectives)})
+            self.curve.points.setdefault(1.0, margins)
+        return self._seen
+
     def first_margin(self, factor: float) -> float:
         """The margin of the first replication alone, for a first look."""
         if factor == 1.0:
@@ -104,8 +132,9 @@ class Trial:
 
         0 where none that was tried is kept, the highest that was tried where all are.
         """
-        factor = 1.0
-        self.curve.at(factor)
+        for factor in self.curve.around():
+            self.curve.at(factor)
+        factor = max(self.curve.points)
         while any(_never_broken(self.curve, r) for r in range(self.replications)) and factor < MOST_FACTOR:
             factor *= STEP
             self.curve.at(factor)
@@ -139,6 +168,12 @@ class Trial:
         return stats.t_interval([c * self.facts.rate_per_s for c in self.crossings])
 
     @cached_property
+    def keeps(self) -> bool:
+        """Is it shown, on the replications of the search, that the SLO is kept?"""
+        runs = max(CHECK_RUNS, self.replications) if not self.slow else self.replications
+        return Probe(self.seed, self.alike).decide(self.prepared, fewest=min(5, runs), most=runs).judged == KEPT
+
+    @cached_property
     def utilisation(self) -> float:
         """Throughput at the load as it is over what the hardware carries at most (planner/utilisation.py), at most 1."""
         full = saturated_tokens_per_s(self.prepared.scenario, self.seed)
@@ -146,10 +181,68 @@ class Trial:
 
 
 class Loads(Curve):
-    """A curve of margins alone, for many loads in little time."""
+    """A curve of margins alone, for many loads in little time. The first replication of a load is run once."""
 
-    def _run(self, faster: Prepared, replication: int) -> dict[str, Any]:
-        return {"margin": least_margin(faster.run(self.seed, replication), self.objectives)}
+    def __init__(self, *given: Any):
+        super().__init__(*given)
+        self.firsts: dict[float, dict[str, Any]] = {}
+
+    def first(self, factor: float) -> dict[str, Any]:
+        """The first replication alone."""
+        factor = round(factor, 6)
+        if factor in self.points:
+            return self.points[factor][0]
+        if factor not in self.firsts:
+            self.firsts[factor] = self._held(factor, self._faster(factor), 0)
+        return self.firsts[factor]
+
+    def at(self, factor: float) -> list[dict[str, Any]]:
+        """The runs at one load, once."""
+        factor = round(factor, 6)
+        if factor not in self.points:
+            faster, first = self._faster(factor), self.first(factor)
+            self.points[factor] = [first, *(self._held(factor, faster, r) for r in range(1, self.replications))]
+        return self.points[factor]
+
+    def _held(self, factor: float, faster: Prepared, replication: int) -> dict[str, Any]:
+        """The margin of a run; above today's load none is kept that shows no steady state."""
+        result = faster.run(self.seed, replication)
+        margin = least_margin(result, self.objectives)
+        if factor > 1 and margin >= 0 and stability(result.table, result.due)["verdict"] != "stable":
+            margin = UNSETTLED
+        return {"margin": margin}
+
+    def around(self) -> tuple[float, ...]:
+        """Today's load, and two loads between which the first replication leaves the SLO: where all are worth running."""
+        keeps = self.first(1.0)["margin"] >= 0
+        step, last = (STEP, MOST_FACTOR) if keeps else (1 / STEP, LEAST_FACTOR)
+        before, factor = 1.0, step
+        while (self.first(factor)["margin"] >= 0) == keeps and (factor < last) == keeps and factor != last:
+            before, factor = factor, factor * step
+        return tuple(sorted({1.0, before, factor}))
+
+
+def settled(bench: Bench, base: Trial) -> tuple[Bench, Trial, str | None]:
+    """The bench with runs long enough to tell a steady state from a backlog, its trial, and how much longer they are.
+
+    A run that did not settle is no evidence: it is made twice as long, again and again, up to MOST_TIMES and MOST_REQUESTS.
+    """
+    longer, times = bench, 1
+    workload = base.prepared.scenario.spec.workload
+    requests = len(base.facts.table)
+    if workload.trace is not None or base.slow:
+        return bench, base, None
+    while _undecided(base) and 2 * times <= MOST_TIMES and 2 * times * requests <= MOST_REQUESTS:
+        times *= 2
+        sets = [("workload.requests", times * workload.requests)] if workload.requests is not None else []
+        sets += [("workload.duration", times * workload.duration)] if workload.duration is not None else []
+        longer = replace(bench, sets=(*bench.sets, *sets))
+        base = longer.trial()
+    return longer, base, f"{times} times as long as written" if times > 1 else None
+
+
+def _undecided(trial: Trial) -> bool:
+    return stability(trial.facts.table, trial.facts.result.due)["verdict"] == "unsettled"
 
 
 def difference(base: Trial, other: Trial, values: Sequence[float], others: Sequence[float]) -> stats.Interval:
