@@ -16,14 +16,14 @@ from llmqsim.simulation import prepare
 from tests.cli.commands import ROOT
 
 PLANTED = {
-    "slot_limit": ("slot_limit", "slots"),
-    "kv_starvation": ("kv_starvation", "memory_utilisation"),
-    "whales": ("head_of_line", "long_apart"),
-    "pd_ratio": ("pd_ratio", "pd_ratio"),
-    "routing": ("routing", "routing"),
-    "saturation": ("saturation", None),
+    "slot_limit": ("slot_limit", ("slots",)),
+    "kv_starvation": ("kv_starvation", ("memory_utilisation",)),
+    "whales": ("head_of_line", ("class_apart", "long_apart")),
+    "pd_ratio": ("pd_ratio", ("pd_ratio",)),
+    "routing": ("routing", ("routing",)),
+    "saturation": ("saturation", ()),
 }
-"""scenario -> the cause, and the lever that mends it"""
+"""scenario -> the cause, and the levers that mend it, of which one is enough"""
 SEEDS = (0, 1, 2)
 OTHER_SEED = 977
 FRESH_RUNS = 20
@@ -47,15 +47,16 @@ def fresh(name: str, seed: int, told: dict) -> stats.Interval:
 @pytest.mark.parametrize("name", PLANTED)
 def test_the_planted_cause_comes_first_and_the_stack_keeps_what_it_promised(name, seed):
     told = advise(bench(name, seed))
-    cause, lever = PLANTED[name]
+    cause, levers = PLANTED[name]
     assert told["causes"][0]["cause"] == cause, told["causes"]
-    assert told["causes"][0]["lever"] == lever
-    if lever is None:
+    if not levers:
+        assert told["causes"][0]["lever"] is None
         assert told["verdict"] == "add_gpus" and told["hardware"]["add_gpus"] >= 1
         assert told["base"]["problem"] == "hardware" and not told["stack"]["kept"]
     else:
         assert told["verdict"] == "levers" and told["hardware"] is None
-        assert told["stack"]["levers"] == [lever] and told["stack"]["gpus"] == told["base"]["gpus"]
+        assert told["causes"][0]["lever"] in levers and told["stack"]["levers"] == [told["causes"][0]["lever"]]
+        assert told["stack"]["gpus"] == told["base"]["gpus"] and not told["stack"]["changes_answers"]
         assert told["base"]["problem"] in ("queue", "memory", "steps", "both")
     found, promised = fresh(name, seed, told), (told["hardware"] or told["stack"])["attainment"]
     assert found.mean >= 0.95

@@ -217,7 +217,7 @@ def _stack(bench: Bench, base: Trial, stack: Stack, own: dict[str, float]) -> di
 def _notes(base: Trial, stack: Stack, rows: Sequence[Row], longer: str | None) -> list[str]:
     notes = []
     if longer is not None:
-        notes.append(f"a run of the length as written does not settle: runs here are {longer}")
+        notes.append(longer)
     if base.alike:
         notes.append(ONE_TRAFFIC)
     for what, trial in (

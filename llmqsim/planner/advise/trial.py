@@ -19,6 +19,7 @@ from llmqsim.planner.attain import KEPT, Probe
 from llmqsim.planner.capacity import Curve
 from llmqsim.planner.figures import Seen, see
 from llmqsim.planner.replicate import alike
+from llmqsim.planner.settle import longer, why_fixed
 from llmqsim.planner.utilisation import saturated_tokens_per_s, steady_tokens_per_s
 from llmqsim.planner.vary import changed
 from llmqsim.result import Result
@@ -223,22 +224,30 @@ class Loads(Curve):
 
 
 def settled(bench: Bench, base: Trial) -> tuple[Bench, Trial, str | None]:
-    """The bench with runs long enough to tell a steady state from a backlog, its trial, and how much longer they are.
+    """The bench with runs long enough to tell a steady state from a backlog, its trial, and a note where they are longer.
 
-    A run that did not settle is no evidence: it is made twice as long, again and again, up to MOST_TIMES and MOST_REQUESTS.
+    A run that did not settle is no evidence: all are made twice as long, again and again, up to MOST_TIMES and MOST_REQUESTS.
     """
-    longer, times = bench, 1
-    workload = base.prepared.scenario.spec.workload
-    requests = len(base.facts.table)
-    if workload.trace is not None or base.slow:
-        return bench, base, None
-    while _undecided(base) and 2 * times <= MOST_TIMES and 2 * times * requests <= MOST_REQUESTS:
+    written, requests, times = base.prepared.scenario, len(base.facts.table), 1
+    while _undecided(base) and not base.slow and why_fixed(written) is None:
         times *= 2
-        sets = [("workload.requests", times * workload.requests)] if workload.requests is not None else []
-        sets += [("workload.duration", times * workload.duration)] if workload.duration is not None else []
-        longer = replace(bench, sets=(*bench.sets, *sets))
-        base = longer.trial()
-    return longer, base, f"{times} times as long as written" if times > 1 else None
+        if times > MOST_TIMES or times * requests > MOST_REQUESTS:
+            break
+        bench = replace(bench, sets=(*bench.sets, *_lengths(longer(written, times))))
+        base = bench.trial()
+    if len(base.facts.table) == requests:
+        return bench, base, None
+    told = f"runs lengthened to {len(base.facts.table):,} requests (the scenario makes {requests:,}, which do not settle)"
+    return bench, base, told
+
+
+def _lengths(scenario: Scenario) -> list[tuple[str, Any]]:
+    """How long its runs are, as overrides."""
+    spec = scenario.spec
+    values = {"workload.requests": spec.workload.requests, "workload.duration": spec.workload.duration}
+    values |= {"run.until": spec.run.until}
+    values |= {f"workload.classes.{n}.requests": one.requests for n, one in (spec.workload.classes or {}).items()}
+    return [(key, value) for key, value in values.items() if value is not None]
 
 
 def _undecided(trial: Trial) -> bool:
