@@ -189,7 +189,7 @@ def _announce_compilation() -> None:
     from llmqsim.cost.kernels import step_ns
 
     def say() -> None:
-        print("llmqsim: compiling kernels, once for this installation (some 20 s) ...", file=sys.stderr, flush=True)
+        print("llmqsim: compiling kernels, once for this installation (half a minute) ...", file=sys.stderr, flush=True)
 
     jit.without_linear_algebra()
     jit.announce_with(say)

@@ -3,6 +3,7 @@
 Memory grows with replicas and with what was asked for, never with the length of the run.
 """
 
+# Part of machine code: kernels count into these bins.
 from __future__ import annotations
 
 from dataclasses import dataclass, field

@@ -4,6 +4,7 @@ A request *is* its row index everywhere. `COLUMNS` allocates the array, names th
 what the workload built and prints the documentation page, so that none of them can drift apart.
 """
 
+# Part of machine code: kernels address the request table by these numbers.
 from __future__ import annotations
 
 from collections.abc import Collection

@@ -1,5 +1,6 @@
 """Rows of the request table that kernels read and write, and the outcomes that they know (requests.py)."""
 
+# Part of machine code: kernels address the request table by these numbers.
 from __future__ import annotations
 
 from llmqsim.requests import INDEX, Outcome

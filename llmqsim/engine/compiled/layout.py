@@ -9,6 +9,7 @@ of the table and need no slot. `order` lists the slots that run, in admission or
 the last one first in line; `swaps` those whose blocks are in the host's memory, by arrival.
 """
 
+# Part of machine code: kernels address the arena by these numbers.
 from __future__ import annotations
 
 NEVER = 1 << 62

@@ -1,5 +1,6 @@
 """Where the words of router and door lie in the arena: from arena[G_ROUTER] on. See forms.py and doors.py."""
 
+# Part of machine code: kernels address the arena by these numbers.
 from __future__ import annotations
 
 (

@@ -6,6 +6,7 @@
 A request is its row everywhere; its words are one row of `state`, int64[requests, S_WORDS].
 """
 
+# Part of machine code: kernels address the arena by these numbers.
 from __future__ import annotations
 
 NEVER = 1 << 62

@@ -1,0 +1,145 @@
+"""Compile each kernel once: linked and optimised where Python calls, not again at every level below.
+
+numba finishes every function with all that it calls linked in, so a function at the bottom is optimised and made
+machine code once for each level above it. Here a kernel has two faces: the one that Python calls, finished as numba
+does it, and the one that other kernels call, which stays unfinished and is linked into its callers. That takes things
+of numba's that are not public; where they are not known to be as they were tested, `works` says no, and kernels compile
+in numba's own way, with the same results.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+from functools import cache
+
+import numba
+
+OFF = "LLMQSIM_PLAIN_NUMBA"
+"""environment variable: set (and not empty), kernels compile in numba's own way"""
+_FIRST, _BEYOND = (0, 61), (0, 69)
+"""versions of numba: the oldest tested one, and the first one that is not"""
+_WRAPPER = "_ZN7cpython"
+"""how names of functions begin that Python can call"""
+_depth = 0
+"""calls from Python that are being compiled; guarded by numba's compiler lock"""
+
+
+@cache
+def works() -> bool:
+    """True where numba's inside is as tested; then it is prepared for `split`."""
+    if os.environ.get(OFF) or not _FIRST <= numba.version_info.short < _BEYOND:
+        return False
+    try:
+        from numba.core import codegen, targetconfig
+
+        finalize = codegen.CPUCodeLibrary.finalize
+        pointer = codegen.JITCodeLibrary.get_pointer_to_function
+        set_env = codegen.JITCPUCodegen.set_env
+        sorted_hash, equal = targetconfig.TargetConfig.__hash__, targetconfig.TargetConfig.__eq__
+        for name in ("_get_module_for_linking", "_optimize_final_module", "_finalize_final_module"):
+            getattr(codegen.CPUCodeLibrary, name)
+    except (ImportError, AttributeError):
+        return False
+    codegen.CPUCodeLibrary.finalize = _finalize_later(finalize)
+    codegen.JITCodeLibrary.get_pointer_to_function = _pointer_when_asked(pointer)
+    codegen.JITCPUCodegen.set_env = _set_env_where_it_is(set_env)
+    targetconfig.TargetConfig.__hash__ = _hash_once(sorted_hash)
+    targetconfig.TargetConfig.__eq__ = _equal_quickly(equal)
+    return True
+
+
+def split(called, part) -> None:
+    """Dispatcher `called` serves calls from Python, `part` those from other kernels; both are of one function."""
+    called.get_call_template, called.get_overload = part.get_call_template, part.get_overload
+    compile_signature = called.compile
+
+    def compile_whole(signature):
+        """Compile for a call from Python; all that is made meanwhile for it alone stays unfinished."""
+        global _depth
+        from numba.core.compiler_lock import global_compiler_lock
+
+        with global_compiler_lock:
+            collects = gc.isenabled()
+            gc.disable()  # compiling makes millions of objects that live until its end
+            _depth += 1
+            try:
+                return compile_signature(signature)
+            finally:
+                _depth -= 1
+                if collects:
+                    gc.enable()
+
+    called.compile = compile_whole
+
+
+def _finalize_later(finalize):
+    """Finish a library as far as others need it to link it in, unless Python calls it."""
+
+    def finalize_library(self):
+        if _depth == 0 or any(_is_wrapper(function) for function in self._final_module.functions):
+            return finalize(self)
+        self._raise_if_finalized()
+        for library in dict.fromkeys(self._linking_libraries):
+            if hasattr(library, "_reload_init"):
+                self._reload_init.update(library._reload_init)
+            self._final_module.link_in(library._get_module_for_linking(), preserve=True)
+        self._finalize_dynamic_globals()
+        self._finalized = self._unfinished = True
+
+    return finalize_library
+
+
+def _is_wrapper(function) -> bool:
+    return function.name.startswith(_WRAPPER) and not function.is_declaration
+
+
+def _pointer_when_asked(pointer):
+    """Machine code of an unfinished library is made when somebody asks where it is."""
+
+    def get_pointer_to_function(self, name):
+        self._ensure_finalized()
+        if getattr(self, "_unfinished", False):
+            if not any(f.name == name and not f.is_declaration for f in self._final_module.functions):
+                return 0
+            self._unfinished, self._dynamic_globals = False, []
+            self._optimize_final_module()
+            self._final_module.verify()
+            self._finalize_final_module()
+        return pointer(self, name)
+
+    return get_pointer_to_function
+
+
+def _set_env_where_it_is(set_env):
+    """An unfinished library has no place yet for its environment, which only errors and Python objects need."""
+
+    def set_env_of(self, env_name, env):
+        if self._engine.get_global_value_address(env_name):
+            set_env(self, env_name, env)
+
+    return set_env_of
+
+
+def _hash_once(sorted_hash):
+    """numba hashes the names of all options, so that it is one number a class, at every look-up of a function."""
+    known: dict[type, int] = {}
+
+    def hash_of(self):
+        kind = type(self)
+        if kind not in known:
+            known[kind] = sorted_hash(self)
+        return known[kind]
+
+    return hash_of
+
+
+def _equal_quickly(equal):
+    """Options that are written down alike are alike; only others need all their values compared."""
+
+    def equals(self, other):
+        if self is other or (type(self) is type(other) and self._values == other._values):
+            return True
+        return equal(self, other)
+
+    return equals
