@@ -111,7 +111,16 @@ def _parser() -> argparse.ArgumentParser:
     schema.add_argument("--policies", action="store_true", help="print every policy, with its parameters and source")
     schema.set_defaults(command=_schema)
 
-    from llmqsim import cli_advise, cli_calibrate, cli_claims, cli_gate, cli_planner, cli_sweep, cli_tradeoff, cli_validate
+    from llmqsim import (
+        cli_advise,
+        cli_calibrate,
+        cli_claims,
+        cli_gate,
+        cli_planner,
+        cli_sweep,
+        cli_tradeoff,
+        cli_validate,
+    )
 
     cli_planner.add_commands(commands)
     cli_advise.add_commands(commands)

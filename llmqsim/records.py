@@ -47,8 +47,7 @@ class GapHistogram:
         """Count `weight` tokens that came `gap_ns` after the token before them."""
         self.counts[class_id, gap_bin(gap_ns)] += weight
         self.sum_ns[class_id] += gap_ns * weight
-        if gap_ns > self.max_ns[class_id]:
-            self.max_ns[class_id] = gap_ns
+        self.max_ns[class_id] = max(self.max_ns[class_id], gap_ns)
 
 
 @dataclass

@@ -234,7 +234,7 @@ def _in(folder: Path) -> type[caching.Cache]:
             return str(self._lineno)
 
     class Impl(caching.CompileResultCacheImpl):
-        _locator_classes = [Locator]
+        _locator_classes = (Locator,)
 
     class Files(caching.Cache):
         _impl_class = Impl
