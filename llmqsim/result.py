@@ -41,8 +41,8 @@ class Result:
 
     scenario : the resolved scenario as plain data (SI units). engine : which engine ran. end_ns : when the run ended.
     kv : the pool of one replica (blocks, block_size, tokens, bytes_per_token, guaranteed_concurrency, source, items),
-    or None. slo : ttft_s, tpot_s, e2e_s, attainment, those that are set; class_slo : the same by class, for classes
-    with their own. warmup : what to leave out: None, "auto", {"requests": n} or {"time": s}. envelope : where the cost
+    or None. slo : ttft_s, tpot_s, e2e_s, attainment, counted_from, those that are set; class_slo : the same by class,
+    for classes with their own. warmup : what to leave out: None, "auto", {"requests": n} or {"time": s}. envelope : where the cost
     model comes from and how far it was measured. notes : sentences for the reader. caveats : what makes the figures err.
     step_log : every step, if asked for.
     pools : each pool (name, role, replicas, gpus, first_replica, kv), in the order of replicas; empty without pools, as
@@ -59,8 +59,8 @@ class Result:
     usage: tuple[ReplicaUsage, ...]
     end_ns: int
     kv: dict[str, Any] | None = None
-    slo: dict[str, float] = field(default_factory=dict)
-    class_slo: dict[str, dict[str, float]] = field(default_factory=dict)
+    slo: dict[str, Any] = field(default_factory=dict)
+    class_slo: dict[str, dict[str, Any]] = field(default_factory=dict)
     warmup: Any = None
     envelope: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -94,6 +94,11 @@ class Result:
     def measured(self) -> np.ndarray:
         """Mask of the requests that arrived, less the warm-up, bool[rows]: what latencies, rates, shares are over."""
         return self.arrived if self.cut is None else self.arrived & ~self.cut.rows
+
+    @cached_property
+    def promised(self) -> np.ndarray:
+        """Mask of the requests that were due, less the warm-up, bool[rows]: whom an SLO is about."""
+        return self.due if self.cut is None else self.due & ~self.cut.rows
 
     @cached_property
     def promise(self) -> slo.Promise:
@@ -158,6 +163,9 @@ class Result:
 
         Raises ValueError for another key.
         """
+        return {name: self.measured & part for name, part in self._parts(by).items()}
+
+    def _parts(self, by: str) -> dict[str, np.ndarray]:
         if by == "class":
             keys, names = self.table.class_id, dict(enumerate(self.table.classes))
         elif by == "tenant":
@@ -166,7 +174,7 @@ class Result:
             keys, names = self.table.replica, {i: str(i) for i in range(len(self.usage))}
         else:
             raise ValueError(f"by: unknown grouping (got '{by}'); known: class, tenant, replica")
-        return {name: self.measured & (keys == key) for key, name in names.items()}
+        return {name: keys == key for key, name in names.items()}
 
     def _described(self, metric: str, by: str) -> pd.DataFrame:
         import pandas as pd
@@ -189,18 +197,14 @@ class Result:
         return self._described("e2e", by)
 
     def attainment(self, by: str = "class") -> pd.DataFrame:
-        """Arrivals, those that met their SLO, and their share (NaN without one), for each class, tenant or replica."""
+        """Arrivals, those that met their SLO, and the share that did (docs/metrics.md; NaN without one), for each part."""
         import pandas as pd
 
-        met = slo.meets_all(self.table, self.promise) & self.promise.given(self.table)
-        rows = {
-            name: {
-                "arrived": int(mask.sum()),
-                "met": int((met & mask).sum()),
-                "attainment": slo.attainment(self.table, self.promise, mask),
-            }
-            for name, mask in self.groups(by).items()
-        }
+        rows = {}
+        for name, part in self._parts(by).items():
+            seen = slo.stand_all(self, self.promised & part)
+            arrived = int((self.measured & part).sum())
+            rows[name] = {"arrived": arrived, "met": int(seen.met.sum()), "attainment": seen.share}
         frame = pd.DataFrame.from_dict(rows, orient="index").astype({"attainment": float})
         frame.index.name = by
         return frame

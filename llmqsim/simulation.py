@@ -207,15 +207,16 @@ def promise(scenario: Scenario) -> Promise:
     return Promise(_slo(scenario.spec.slo), _class_slos(scenario))
 
 
-def _slo(slo: Slo | None) -> dict[str, float]:
-    """Targets in seconds and the attainment asked for; empty without an SLO."""
+def _slo(slo: Slo | None) -> dict[str, Any]:
+    """Targets in seconds, the attainment asked for, and what it counts from; empty without an SLO."""
     if slo is None:
         return {}
     targets = {f"{name}_s": getattr(slo, name) for name in SLO_KEYS}
-    return {name: value for name, value in (targets | {"attainment": slo.attainment}).items() if value is not None}
+    others = {"attainment": slo.attainment, "counted_from": slo.counted_from}
+    return {name: value for name, value in (targets | others).items() if value is not None}
 
 
-def _class_slos(scenario: Scenario) -> dict[str, dict[str, float]]:
+def _class_slos(scenario: Scenario) -> dict[str, dict[str, Any]]:
     """The same of the classes that have their own."""
     classes = scenario.spec.workload.classes or {}
     return {name: _slo(spec.slo) for name, spec in classes.items() if spec.slo is not None}

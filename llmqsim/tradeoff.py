@@ -8,16 +8,30 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from llmqsim.errors import UserError
-from llmqsim.scenario.load import load
-from llmqsim.simulation import simulate
+from llmqsim.metrics import slo
+from llmqsim.planner.attain import BROKEN, KEPT, OPEN, Attained, sample
+from llmqsim.planner.replicate import alike
+from llmqsim.scenario.load import Scenario, load
+from llmqsim.simulation import Prepared, prepare
 
 TARGETS = ("ttft_s", "tpot_s")
 
 
 @dataclass(frozen=True)
+class Joint:
+    """The share of requests that keep the targets together, with its interval: of the objective with the least margin."""
+
+    objective: str
+    asked: float
+    mean: float | None
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
 class Point:
     """One value of the knob. Latencies in seconds of the class that has the target, where it is only one, else of all;
-    share of the requests with a target that keep it; None where there is none.
+    share of the requests with a target that keep it, each target alone; None where there is none.
     """
 
     value: Any
@@ -26,7 +40,10 @@ class Point:
     shares: dict[str, float | None]
     """of each target that the SLO sets"""
     verdict: str
-    """stable, unsettled or overloaded, the worst of the replications"""
+    """stable, unsettled or overloaded: of the replications together"""
+    joint: Joint
+    judged: str
+    """KEPT, BROKEN or OPEN, as `gate` would say of the scenario with this value"""
 
 
 @dataclass(frozen=True)
@@ -36,10 +53,15 @@ class Tradeoff:
     key: str
     points: tuple[Point, ...]
     wanted: float
-    """share of requests that must be within each target"""
+    """share of requests that must be within all targets"""
     targets: tuple[str, ...]
     meets: tuple[Any, ...] = field(default=())
-    """values that meet both, from the lowest to the highest"""
+    """values that are shown to meet them, from the lowest to the highest"""
+
+    @property
+    def open(self) -> tuple[Any, ...]:
+        """Values of which the runs can't tell."""
+        return tuple(sorted(p.value for p in self.points if p.judged == OPEN))
 
     @property
     def gaps(self) -> tuple[Any, ...]:
@@ -55,8 +77,9 @@ def tradeoff(
 ) -> Tradeoff:
     """Run the scenario at each value of a key, all with the same requests, and say which values meet its targets.
 
-    values : numbers. The scenario (or a class of it) must have an slo with ttft and tpot; a value meets a target when at
-    least `attainment` of the requests that have it keep it, over all replications, and the run is not overloaded.
+    values : numbers. The scenario (or a class of it) must have an slo with ttft and tpot. A value meets it when the
+    interval of the share of requests that keep all their targets together lies at `attainment` or above (one run's by
+    batches, several runs' over replications), class by class where classes have their own, and the runs are stable.
     Raises UserError.
     """
     if not values or any(isinstance(v, bool) or not isinstance(v, (int, float)) or not math.isfinite(v) for v in values):
@@ -68,13 +91,12 @@ def tradeoff(
         scenario = load(path, variant, (*sets, (key, value, "--values")))
         if targets is None:
             wanted, targets = _asked(scenario)
-        runs = [simulate(scenario, replication=scenario.spec.run.replication + r).summary() for r in range(replications)]
-        points.append(_point(value, runs, _whose(scenario)))
-    meets = sorted(p.value for p in points if _meets(p, targets, wanted))
+        points.append(_point(value, prepare(scenario), replications))
+    meets = sorted(p.value for p in points if p.judged == KEPT)
     return Tradeoff(key, tuple(points), wanted, targets, tuple(meets))
 
 
-def _asked(scenario) -> tuple[float, tuple[str, ...]]:
+def _asked(scenario: Scenario) -> tuple[float, tuple[str, ...]]:
     """The attainment, and the targets that any part of the traffic has. Raises UserError where one is missing."""
     spec = scenario.spec
     slos = [s for s in (spec.slo, *(c.slo for c in (spec.workload.classes or {}).values())) if s is not None]
@@ -86,7 +108,7 @@ def _asked(scenario) -> tuple[float, tuple[str, ...]]:
     return max(slo.attainment for slo in slos), targets
 
 
-def _whose(scenario) -> dict[str, str | None]:
+def _whose(scenario: Scenario) -> dict[str, str | None]:
     """Target -> the class whose latency is shown: the only one that has it; None: all of the traffic."""
     spec = scenario.spec
     classes = {name: c.slo or spec.slo for name, c in (spec.workload.classes or {}).items()}
@@ -97,20 +119,38 @@ def _whose(scenario) -> dict[str, str | None]:
     return found
 
 
-def _point(value: Any, runs: list[dict], whose: dict[str, str | None]) -> Point:
+def _point(value: Any, prepared: Prepared, replications: int) -> Point:
+    run = prepared.scenario.spec.run
+    single = replications == 1 or alike(prepared)
+    runs, found = [], None
+    for replication in range(1 if single else replications):
+        result = prepared.run(run.seed, run.replication + replication)
+        found = found or Attained(slo.objectives(result.promise, result.table.classes))
+        found.samples.append(sample(result, found.objectives, single))
+        runs.append(result.summary())
+    assert found is not None
     latencies, shares = {}, {}
-    for target, name in whose.items():
+    for target, name in _whose(prepared.scenario).items():
         parts = [run if name is None else run["by_class"][name] for run in runs]
         latencies[target] = {figure: _mean([part[target][figure] for part in parts]) for figure in ("mean", "p50", "p99")}
         shares[target] = _mean([run["slo"]["by_target"].get(target) for run in runs])
-    order = ("stable", "unsettled", "overloaded")
-    verdict = max((run["stability"]["verdict"] for run in runs), key=order.index)
-    return Point(value, latencies["ttft_s"], latencies["tpot_s"], shares, verdict)
+    told = found.told()
+    joint = Joint(told["objective"], told["asked"], told["mean"], told["low"], told["high"])
+    return Point(value, latencies["ttft_s"], latencies["tpot_s"], shares, found.verdict, joint, _judged(found))
 
 
-def _meets(point: Point, targets: tuple[str, ...], wanted: float) -> bool:
-    kept = [point.shares[target] for target in targets]
-    return point.verdict != "overloaded" and all(share is not None and share >= wanted for share in kept)
+def _judged(found: Attained) -> str:
+    """A run that did not settle keeps nothing. Requests too few for an interval are taken for all that there are."""
+    told = []
+    for number, one in enumerate(found.objectives):
+        interval = found.interval(number)
+        if interval is not None and interval.low is None:
+            told.append(KEPT if interval.mean >= one.share else BROKEN)
+        else:
+            told.append(found.judge(number)[0])
+    if BROKEN in told or found.verdict == "overloaded":
+        return BROKEN
+    return KEPT if found.verdict == "stable" and OPEN not in told else OPEN
 
 
 def _mean(values: list[float | None]) -> float | None:

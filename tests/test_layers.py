@@ -55,7 +55,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "sweep": FOUNDATION | {"scenario", "simulation"},
     "cli": FOUNDATION | DATA | {"benchmark", "result", "metrics", "simulation", "scenario", "report", "workload", "cost", "engine"}
     | {"cli_advise", "cli_calibrate", "cli_claims", "cli_gate", "cli_planner", "cli_sweep", "cli_tradeoff", "cli_validate"},
-    "tradeoff": FOUNDATION | {"scenario", "simulation"},
+    "tradeoff": FOUNDATION | {"scenario", "simulation", "metrics", "planner"},
     # a user of everything that answers questions: published figures beside simulated ones
     "claims": FOUNDATION
     | DATA

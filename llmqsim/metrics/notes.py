@@ -17,7 +17,9 @@ MOST_WITHOUT_A_QUEUE = 0.01
 """share of requests that wait for more than the next step, up to which there was no queue"""
 
 
-def notes(result: Result, requests: dict[str, Any], kv: dict[str, Any], starvation: dict[str, Any]) -> list[str]:
+def notes(
+    result: Result, requests: dict[str, Any], slo: dict[str, Any], kv: dict[str, Any], starvation: dict[str, Any]
+) -> list[str]:
     """What limits the figures (start-up, requests without an answer, thin percentiles), and the run's own notes."""
     said = [*_starved(starvation), *_no_queue(result), *_start(result), *_cap(kv), *result.notes]
     done, unfinished = requests["completed"], requests["unfinished"]
@@ -25,7 +27,7 @@ def notes(result: Result, requests: dict[str, Any], kv: dict[str, Any], starvati
         said.append(f"{requests['timed_out']} of {requests['arrived']} requests timed out: latencies are of survivors")
     if unfinished:
         arrived = requests["arrived"]
-        said.append(f"{unfinished} of {arrived} requests did not finish: latencies leave them out, attainment doesn't")
+        said.append(f"{unfinished} of {arrived} requests did not finish: latencies leave them out{_attained(slo)}")
     unborn = len(result.table) - requests["arrived"]
     if unborn:
         said.append(f"{unborn} of the workload's {len(result.table)} requests had not arrived when the run ended")
@@ -34,6 +36,16 @@ def notes(result: Result, requests: dict[str, Any], kv: dict[str, Any], starvati
         held = ", ".join(f"p{p} on {'the slowest ' if p == 99 else ''}{max(1, round(behind))}" for p, behind in thin)
         said.append(f"few requests: of {done} completed, {held}")
     return said
+
+
+def _attained(slo: dict[str, Any]) -> str:
+    """What attainment does with those who did not finish, where anything was promised."""
+    if slo["target"] is None:
+        return ""
+    early = slo["undecided"]["count"]
+    if not early:
+        return "; all are late already, so attainment counts them as misses"
+    return f"; attainment leaves out the {early} that are not late yet, and counts the others as misses"
 
 
 def _starved(starvation: dict[str, Any]) -> list[str]:

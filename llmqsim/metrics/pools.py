@@ -31,13 +31,13 @@ def usage_of(result: Result, pool: dict[str, Any] | None) -> tuple:
 
 def by_pool(result: Result, window: usage.Window) -> dict[str, dict[str, Any]]:
     """Each pool: what it is, how busy, how full. Empty without pools."""
-    found = {}
+    found, traffic = {}, usage.arriving(result.table, result.arrived)
     for pool in result.pools:
         its = usage_of(result, pool)
         found[pool["name"]] = {
             **{key: pool[key] for key in ("role", "replicas", "gpus", "first_replica")},
             "requests": sum(u.requests for u in its),
-            "utilisation": usage.utilisation(its, window),
+            "utilisation": usage.utilisation(its, window, traffic),
             "kv": usage.kv(its, window, pool["kv"]),
             "preemptions": sum(u.preemptions for u in its),
             "recomputed_tokens": sum(u.recomputed_tokens for u in its),

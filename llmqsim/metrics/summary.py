@@ -58,7 +58,7 @@ def _warmup(result: Result) -> dict[str, Any] | None:
         "starts_empty": restarts_with_a_burst(table, result.measured) > 0,
         "all": {
             **figures,
-            "attainment": slo.attainment(table, result.promise, arrived),
+            "attainment": slo.stand_all(result, result.due).share,
             "throughput": usage.throughput(table, arrived, window),
         },
     }
@@ -110,6 +110,8 @@ def summarise(result: Result) -> dict[str, Any]:
     requests = _requests(result)
     seen = latency.samples(table, measured)
     figures = latency.figures_of(seen, result.gaps)
+    settled = stability(table, result.due)
+    promised = slo.report(result, result.promised, result.slo, settled["verdict"])
     goodput = groups.goodput(result, arrived, window)
     throughput = usage.throughput(table, arrived, window)
     preemptions = sum(u.preemptions for u in result.usage)
@@ -123,15 +125,15 @@ def summarise(result: Result) -> dict[str, Any]:
         "replication": result.replication,
         "requests": requests,
         **figures,
-        "attainment": slo.attainment(table, result.promise, measured),
-        "slo": slo.report(table, result.promise, measured, result.slo),
+        "attainment": slo.stand_all(result).share,
+        "slo": promised,
         "goodput_per_s": goodput,
         "throughput": throughput,
-        "by_class": groups.by_class(result),
-        "by_tenant": groups.by_tenant(result),
+        "by_class": groups.by_class(result, settled["verdict"]),
+        "by_tenant": groups.by_tenant(result, settled["verdict"]),
         "clients": clients(table, measured, whole),
         "warmup": _warmup(result),
-        "utilisation": usage.utilisation(result.usage, whole),
+        "utilisation": usage.utilisation(result.usage, whole, usage.arriving(table, arrived)),
         "routing": routing(table, served, len(result.usage)),
         "kv": kv,
         **_pools(result, whole),
@@ -139,12 +141,12 @@ def summarise(result: Result) -> dict[str, Any]:
         "waiting_for": waiting_for(table, served),
         "starvation": starved,
         "prediction": prediction(table, served),
-        "stability": stability(table, result.due),
+        "stability": settled,
         "envelope": {**result.envelope, "outside": usage.outside(result.usage)},
         "end_s": result.end_ns / NS_PER_S,
         "scenario": result.scenario,
         "warnings": [one.to_json() for one in result.caveats],
-        "notes": notes(result, requests, kv, starved),
+        "notes": notes(result, requests, promised, kv, starved),
         **_bench(table, measured, window, throughput, goodput),
         **latency.bench_names(seen, result.gaps, figures),
     }

@@ -58,13 +58,36 @@ def _whole(usage: Sequence[ReplicaUsage], window: Window) -> int:
     return max([window.end_ns, *(u.end_ns for u in usage)]) - window.start_ns
 
 
-def utilisation(usage: Sequence[ReplicaUsage], window: Window) -> dict:
-    """Busy share, steps and batch; one entry a replica where a list is given."""
+def arriving(table: RequestTable, arrived: np.ndarray) -> Window:
+    """First arrival to the last: the time in which traffic comes, without the drain behind it."""
+    if not arrived.any():
+        return Window(0, 0)
+    sent = table.arrival_ns[arrived]
+    return Window(int(sent.min()), int(sent.max()))
+
+
+def _busy_while_arriving(usage: Sequence[ReplicaUsage], traffic: Window, stop_ns: int) -> float | None:
+    """Busy share of the time in which traffic comes, mean over replicas; None where all comes at once.
+
+    A replica that has work left when the last request has come works until its last step ends, or the clock stops in a
+    step (stop_ns); that is the drain.
+    """
+    length = traffic.end_ns - traffic.start_ns
+    busy = 0
+    for one in usage:
+        drain = max(0, (stop_ns if one.cut_ns else one.end_ns) - traffic.end_ns)
+        busy += min(max(0, one.busy_ns - drain), length)
+    return ratio(busy, length * len(usage))
+
+
+def utilisation(usage: Sequence[ReplicaUsage], window: Window, traffic: Window) -> dict:
+    """Busy share, steps and batch; one entry a replica where a list is given. traffic : the time in which requests come."""
     length = _whole(usage, window)
     busy, steps = sum(u.busy_ns for u in usage), sum(u.steps for u in usage)
     tokens, whole_steps = sum(u.tokens for u in usage), busy - sum(u.cut_ns for u in usage)
     return {
         "busy": ratio(busy, length * len(usage)),
+        "busy_while_arriving": _busy_while_arriving(usage, traffic, window.end_ns),
         "per_replica": [ratio(u.busy_ns, length) for u in usage],
         "requests_per_replica": [u.requests for u in usage],
         "steps": steps,

@@ -26,11 +26,13 @@ LEAST_JUDGED = 5
 
 @dataclass(frozen=True)
 class Sample:
-    """One run: for each objective how many were asked and met, and the row by row outcome where one run is all there is."""
+    """One run: for each objective how many could be judged and met, and the outcomes where one run is all there is."""
 
     met: tuple[int, ...]
     asked: tuple[int, ...]
     verdict: str
+    undecided: tuple[int, ...]
+    """of each objective: still under way when the run ended, and not late yet"""
     series: tuple[np.ndarray, ...] | None = None
 
 
@@ -60,20 +62,15 @@ class Attained:
     def judged(self) -> str:
         """KEPT: every interval lies at or above its share, and the runs settled; BROKEN: one lies below, or overload;
         OPEN: more or longer runs may tell."""
-        intervals = [self.interval(i) for i in range(len(self.objectives))]
-        told = [(i, one.share) for i, one in zip(intervals, self.objectives, strict=True) if i is not None]
-        if any(i.high is not None and i.high < share for i, share in told):
-            return BROKEN
-        if self.verdict == "overloaded":
+        if self.verdict == "overloaded" or BROKEN in (told for told, _ in self._judged()):
             return BROKEN
         return KEPT if self.clear and self.settled else OPEN
 
     @property
     def clear(self) -> bool:
         """Does every interval lie at or above its share, whatever the backlog does?"""
-        intervals = [self.interval(i) for i in range(len(self.objectives))]
-        told = [(i, one.share) for i, one in zip(intervals, self.objectives, strict=True) if i is not None]
-        return bool(told) and all(i.low is not None and i.low >= share for i, share in told)
+        told = self._judged()
+        return bool(told) and all(one == KEPT for one, _ in told)
 
     @property
     def settled(self) -> bool:
@@ -93,7 +90,17 @@ class Attained:
         if self.clear:
             calm = sum(s.verdict == "stable" for s in self.samples)
             return f"{calm} of {len(self.samples)} runs show that no backlog grows"
-        return "the interval straddles the target" if self.interval(self.worst) is not None else "no request was asked"
+        return next((why for told, why in self._judged() if told == OPEN), "no request was asked")
+
+    def _judged(self) -> list[tuple[str, str]]:
+        """`judge` of the objectives that anybody was due for."""
+        due = [i for i in range(len(self.objectives)) if any(s.asked[i] + s.undecided[i] for s in self.samples)]
+        return [self.judge(i) for i in due]
+
+    def judge(self, number: int) -> tuple[str, str]:
+        """KEPT, BROKEN or OPEN, and why: one objective, whatever the runs' stability."""
+        met, asked, left = (sum(getattr(s, n)[number] for s in self.samples) for n in ("met", "asked", "undecided"))
+        return judge(self.interval(number), self.objectives[number].share, met, asked, left)
 
     @property
     def worst(self) -> int:
@@ -139,6 +146,27 @@ def of_one_run(outcomes: np.ndarray) -> stats.Interval:
     return stats.Interval(
         hits / total, max(0.0, min(low, found.low)), min(1.0, max(high, found.high)), found.n, found.method
     )
+
+
+def judge(found: stats.Interval | None, wanted: float, met: int, asked: int, undecided: int) -> tuple[str, str]:
+    """KEPT, BROKEN or OPEN, and why: the interval of a share against what is wanted.
+
+    asked : requests that could be judged, of which `met` kept the SLO; undecided : the others that were due, under way
+    and not late when the runs ended. More than slo.MOST_UNDECIDED of them leave it open, unless it is broken even with
+    all of them on time.
+    """
+    due = asked + undecided
+    if found is None or not due:
+        return OPEN, "no data: no request was asked" if not due else "every request was still under way, and not late yet"
+    if found.low is None or found.high is None:
+        return OPEN, "one run has no interval; give --replications"
+    if undecided > slo.MOST_UNDECIDED * due and not (found.high < wanted and (met + undecided) / due < wanted):
+        return OPEN, f"{100 * undecided / due:.3g} % of the requests were still under way and not late yet: run longer"
+    if found.high < wanted:
+        return BROKEN, "the whole interval is below the limit"
+    if found.low < wanted:
+        return OPEN, "the interval straddles the limit: more requests or replications may tell"
+    return KEPT, ""
 
 
 class Probe:
@@ -230,12 +258,18 @@ class Fresh(Generic[Size]):
 
 def sample(result: Result, objectives: list[slo.Objective], keep: bool) -> Sample:
     """Count one run. keep : also row by row, where one run is all there is."""
-    table, rows = result.table, result.measured
-    asked = [one.asked(table, rows) for one in objectives]
-    met = [one.met(table) & mask for one, mask in zip(objectives, asked, strict=True)]
-    series = None
-    if keep:
-        order = np.argsort(table.arrival_ns, kind="stable")
-        series = tuple(m[order][a[order]] for m, a in zip(met, asked, strict=True))
-    verdict = stability(table, result.due)["verdict"]
-    return Sample(tuple(int(m.sum()) for m in met), tuple(int(a.sum()) for a in asked), verdict, series)
+    seen = [slo.stand(result, one) for one in objectives]
+    return Sample(
+        met=tuple(int(s.met.sum()) for s in seen),
+        asked=tuple(int(s.asked.sum()) for s in seen),
+        verdict=stability(result.table, result.due)["verdict"],
+        undecided=tuple(int(s.undecided.sum()) for s in seen),
+        series=tuple(outcomes(result, one) for one in objectives) if keep else None,
+    )
+
+
+def outcomes(result: Result, one: slo.Objective) -> np.ndarray:
+    """Who kept an objective, of those who can be judged, in the order in which they were due: bool[n]."""
+    seen = slo.stand(result, one)
+    order = np.argsort(one.start_ns(result.table), kind="stable")
+    return seen.met[order][seen.asked[order]]

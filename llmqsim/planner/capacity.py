@@ -87,13 +87,13 @@ class Curve:
 
     def _run(self, faster: Prepared, replication: int) -> dict[str, Any]:
         result = faster.run(self.seed, replication)
-        told, table = result.summary(), result.table
-        kept = [slo.kept(table, one, result.measured) for one in self.objectives]
-        margins = [k["share"] - k["asked"] for k in kept if k["share"] is not None]
+        told = result.summary()
+        shares = [slo.stand(result, one).share for one in self.objectives]
+        margins = [s - one.share for s, one in zip(shares, self.objectives, strict=True) if s is not None]
         done = told["requests"]["completed"]
         return {
             "margin": min(margins) if margins else None,
-            "share": min((k["share"] for k in kept if k["share"] is not None), default=None),
+            "share": min((s for s in shares if s is not None), default=None),
             "goodput": told["goodput_per_s"],
             "throughput": told["throughput"]["requests_per_s"] if done else 0.0,
             "ttft_p99_s": told["ttft_s"]["p99"],

@@ -96,8 +96,8 @@ def _metric(key: str) -> Metric:
 class Seen:
     """One run as it is compared: columns of its requests, masks of their groups, its summary and verdict.
 
-    values : series to float64[rows], NaN where a request has none. met : bool[rows], asked : was it promised anything?
-    rows : those that count. groups : name -> mask, "class:chat", "length:3".
+    values : series to float64[rows], NaN where a request has none. met, asked : who kept the SLO, of those who can be
+    judged by one (bool[rows]). rows : those that count. groups : name -> mask, "class:chat", "length:3".
     """
 
     values: dict[str, np.ndarray]
@@ -114,8 +114,9 @@ class Seen:
         rows = self.rows if part is None else self.rows & part
         head, _, statistic = metric.key.partition(".")
         if metric.key == "attainment":
-            asked = int((rows & self.asked).sum())
-            return int((rows & self.asked & self.met).sum()) / asked if asked else None
+            judged = self.asked if part is None else self.asked & part
+            asked = int(judged.sum())
+            return int((judged & self.met).sum()) / asked if asked else None
         if metric.key == "fairness":
             slowdown = self.values["slowdown"][rows]
             return stats.jain(1 / slowdown[slowdown > 0])
@@ -137,10 +138,11 @@ def see(result: Result, alone: Alone | None, edges: np.ndarray | None) -> Seen:
         column[has] = latency.per_request_ns(table, name, has) / NS_PER_S
         values[key] = column
     values["slowdown"] = values["e2e_s"] / alone.e2e_s(table) if alone is not None else np.full(len(table), np.nan)
+    standing = slo.stand_all(result)
     return Seen(
         values,
-        slo.meets_all(table, result.promise),
-        result.promise.given(table),
+        standing.met,
+        standing.asked,
         result.measured,
         _waited(result),
         _groups(result, edges),

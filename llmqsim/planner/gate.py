@@ -15,14 +15,14 @@ from typing import Any
 from llmqsim.errors import UserError
 from llmqsim.metrics import slo, stats
 from llmqsim.planner import baseline as base
-from llmqsim.planner.attain import of_one_run
+from llmqsim.planner.attain import BROKEN, KEPT, OPEN, judge, of_one_run, outcomes
 from llmqsim.planner.figures import LOWER, Metric, metrics
 from llmqsim.planner.replicate import alike
 from llmqsim.result import Result
 from llmqsim.scenario.load import Scenario, Sets, load
 from llmqsim.simulation import Prepared, prepare
 
-KEPT, BROKEN, INCONCLUSIVE = "kept", "broken", "inconclusive"
+INCONCLUSIVE = "inconclusive"
 REPLICATIONS = 10
 
 
@@ -32,8 +32,8 @@ class Run:
 
     name: str
     scenario: Scenario
-    kept: list[list[dict[str, Any]]]
-    """[replication][objective] as metrics.slo.kept tells it, with `met_rows`, `asked_rows` counts"""
+    kept: list[list[dict[str, int]]]
+    """[replication][objective] met, asked, undecided: counts of requests"""
     objectives: list[slo.Objective]
     figures: dict[str, list[float | None]]
     verdicts: list[str]
@@ -143,7 +143,7 @@ def _run(
             figures[metric.key].append(base.rounded(_figure(told, metric)))
         traffic = traffic or base.traffic_digest(_given(prepared, seed))
         if same:
-            series = [one.met(result.table)[one.asked(result.table, result.measured)] for one in objectives]
+            series = [outcomes(result, one) for one in objectives]
     return Run(name, scenario, kept, objectives, figures, verdicts, completed, traffic, seed, series)
 
 
@@ -154,9 +154,9 @@ def _given(prepared: Prepared, seed: int) -> Any:
     return build_workload(prepared.scenario, prepared.servers, seed, 0).table
 
 
-def _kept(result: Result, one: slo.Objective) -> dict[str, Any]:
-    asked = one.asked(result.table, result.measured)
-    return {"met": int((one.met(result.table) & asked).sum()), "asked": int(asked.sum())}
+def _kept(result: Result, one: slo.Objective) -> dict[str, int]:
+    seen = slo.stand(result, one)
+    return {"met": int(seen.met.sum()), "asked": int(seen.asked.sum()), "undecided": int(seen.undecided.sum())}
 
 
 def _figure(told: dict[str, Any], metric: Metric) -> float | None:
@@ -202,24 +202,19 @@ def _judge(run: Run, entry: base.Entry | None, known: base.Baseline | None) -> d
 def _slo_objective(run: Run, number: int) -> dict[str, Any]:
     """At least a share of arrivals within limits: broken where the upper bound is below it, stable or not."""
     one = run.objectives[number]
-    met, asked = ([runs[number][key] for runs in run.kept] for key in ("met", "asked"))
+    met, asked, undecided = ([runs[number][key] for runs in run.kept] for key in ("met", "asked", "undecided"))
     told = {
         "name": one.label, "kind": "slo", "limit": one.share, "limits_s": one.limits_s, "baseline": None, "value": None,
         "low": None, "high": None, "unit": "share", "better": "higher",
     }  # fmt: skip
-    if not sum(asked):
-        return told | {"verdict": INCONCLUSIVE, "why": "no data: no request was asked"}
-    found = of_one_run(run.series[number]) if run.series is not None else stats.share_interval(met, asked)
-    told |= {"value": found.mean, "low": found.low, "high": found.high}
-    if not run.completed:
-        return told | {"verdict": BROKEN if one.share > 0 else INCONCLUSIVE, "why": "no request was completed"}
-    if found.low is None or found.high is None:
-        return told | {"verdict": INCONCLUSIVE, "why": "one run has no interval; give --replications"}
-    if found.high < one.share:
-        return told | {"verdict": BROKEN, "why": "the whole interval is below the limit"}
-    if found.low < one.share:
-        return told | {"verdict": INCONCLUSIVE, "why": "the interval straddles the limit: more requests or replications may tell"}
-    return told | {"verdict": KEPT, "why": ""}
+    found = None
+    if sum(asked):
+        found = of_one_run(run.series[number]) if run.series is not None else stats.share_interval(met, asked)
+        told |= {"value": found.mean, "low": found.low, "high": found.high}
+        if not run.completed and not sum(undecided):
+            return told | {"verdict": BROKEN, "why": "no request was completed"}
+    verdict, why = judge(found, one.share, sum(met), sum(asked), sum(undecided))
+    return told | {"verdict": INCONCLUSIVE if verdict == OPEN else verdict, "why": why}
 
 
 def _against(run: Run, entry: base.Entry, key: str, floor: float) -> dict[str, Any]:

@@ -12,7 +12,9 @@ from collections.abc import Iterable
 import numpy as np
 
 from llmqsim.metrics.latency import completed
+from llmqsim.metrics.slo import Objective, stand
 from llmqsim.planner.vary import changed
+from llmqsim.result import Result
 from llmqsim.simulation import Prepared
 
 SECONDS, LEAST = 40, 200
@@ -31,13 +33,19 @@ def at_rate(prepared: Prepared, rate: float) -> Prepared:
 
 def latencies(prepared: Prepared, rate: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """TTFT and TPOT of the arrivals that count, seconds (float64[n] each); inf for those that were not completed."""
-    table = at_rate(prepared, rate).run(seed, 0).table
-    late = table.arrival_ns >= table.arrival_ns.max() // 4
+    result = at_rate(prepared, rate).run(seed, 0)
+    table, late = result.table, _counted(result)
     done = completed(table)
     gaps = np.maximum(table.generated_tokens - 1, 1)
     ttft = np.where(done, (table.first_token_ns - table.arrival_ns) / 1e9, np.inf)
     tpot = np.where(done, (table.finish_ns - table.first_token_ns) / gaps / 1e9, np.inf)
     return ttft[late], tpot[late]
+
+
+def _counted(result: Result) -> np.ndarray:
+    """Mask of the arrivals that count, bool[rows]."""
+    due_ns = result.table.intended_ns
+    return due_ns >= due_ns.max() // 4
 
 
 def goodput(
@@ -50,12 +58,13 @@ def goodput(
     slos, kept = list(slos), {}
     before: dict[Pair, Pair] = {}
     for rate in rates:
-        ttft, tpot = latencies(prepared, rate, seed)
+        result = at_rate(prepared, rate).run(seed, 0)
+        counted = _counted(result)
         alive = False
         for slo in slos:
             if slo in kept:
                 continue
-            met = float(np.mean((ttft <= slo[0]) & (tpot <= slo[1])))
+            met = stand(result, Objective("attainment", {"ttft_s": slo[0], "tpot_s": slo[1]}, share), counted).share or 0.0
             if met < share:
                 low_rate, low_met = before.get(slo, (rate, met))
                 part = (low_met - share) / (low_met - met) if low_met > met else 0.0

@@ -56,10 +56,10 @@ class Kept:
 
 def kept(result: Result, objective: Callable[[Result], np.ndarray] | None = None) -> Kept:
     """Count one run. objective : mask of the requests that meet it (bool[rows]); None for the scenario's SLO."""
-    rows = result.measured & result.promise.given(result.table)
-    met = slo.meets_all(result.table, result.promise) if objective is None else objective(result)
+    seen = slo.stand_all(result)
+    met = seen.met if objective is None else objective(result) & seen.asked
     verdict = stability(result.table, result.due)["verdict"]
-    return Kept(int((met & rows).sum()), int(rows.sum()), verdict)
+    return Kept(int(met.sum()), int(seen.asked.sum()), verdict)
 
 
 @dataclass

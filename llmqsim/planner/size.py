@@ -9,10 +9,10 @@ tried from the least cost that arithmetic allows, and left out once that exceeds
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from llmqsim.metrics.slo import meets, objectives
+from llmqsim.metrics.slo import objectives, stand
 from llmqsim.planner.attain import BROKEN, KEPT, Attained, Fresh, Probe
 from llmqsim.planner.bounds import Bounds, Mix
 from llmqsim.planner.bracket import headroom_factor, smallest
@@ -220,8 +220,7 @@ def binds(sized: Sized) -> dict[str, Any]:
     if seen is None or seen.last is None:
         return {"target": None, "resource": None}
     one, result = seen.objectives[seen.worst], seen.last
-    rows = one.asked(result.table, result.measured)
-    shares = {t: float((meets(result.table, t, s) & rows).sum()) for t, s in one.limits_s.items()}
+    shares = {t: float(stand(result, replace(one, limits_s={t: s})).met.sum()) for t, s in one.limits_s.items()}
     target = min(shares, key=lambda t: shares[t])
     waits = result.summary()["waiting_for"]["largest"]
     resource = "step_time" if target == "tpot_s" else waits

@@ -7,6 +7,8 @@ from typing import Any
 from llmqsim.report.show import count, duration, figures, percent
 
 MOST_CLASSES = 6
+DRAIN_SHOWS = 0.02
+"""difference of busy shares from which both are shown"""
 
 
 def class_lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
@@ -104,11 +106,19 @@ def pool_lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
     return said
 
 
+def busy(used: dict[str, Any], of: str = "") -> str:
+    """The busy share of the time, with that of the time while requests arrive where the drain makes a difference."""
+    whole, arriving = used["busy"], used["busy_while_arriving"]
+    if whole is None or arriving is None or abs(arriving - whole) < DRAIN_SHOWS:
+        return percent(whole) + of
+    return f"{percent(arriving)}{of} while requests arrive ({percent(whole)} with the drain)"
+
+
 def _pool(part: dict[str, Any]) -> str:
     used, kv = part["utilisation"], part["kv"]
     shares = [share for share in used["per_replica"] if share is not None]
     spread = f" (each {percent(min(shares))} to {percent(max(shares))})" if len(shares) > 1 else ""
-    said = f"busy {percent(used['busy'])}{spread}, {figures(used['mean_batch'])} in a step, "
+    said = f"busy {busy(used)}{spread}, {figures(used['mean_batch'])} in a step, "
     said += f"{duration(used['mean_step_s'])} a step"
     if kv["blocks"] is not None:
         said += f"; KV {percent(kv['usage_mean'])}, at most {percent(kv['usage_peak'])}"

@@ -131,17 +131,30 @@ def _attained(summary: dict[str, Any]) -> str:
         for name, share in slo["by_target"].items()
         if share is not None
     )
-    wanted = ""
-    if slo["target"] is not None:
-        wanted = f" (asked for {percent(slo['target'])}: {'met' if slo['met'] else 'not met'})"
-    return f"{percent(summary['attainment'])} of arrivals{wanted}; {each}"
+    wanted = "" if slo["target"] is None else f" (asked for {percent(slo['target'])}: {_judged(slo)})"
+    said = [f"{percent(summary['attainment'])} of arrivals{wanted}"]
+    if slo["completed_share"] != summary["attainment"]:
+        said.append(f"{percent(slo['completed_share'])} of those completed")
+    early = slo["undecided"]["count"]
+    if early and slo["verdict"] != "undecided":
+        said.append(f"{early:,} under way and not late yet are left out")
+    if summary["clients"]["send_lag_s"]:
+        said.append("counted from sending" if slo["counted_from"] == "sent" else "counted from when they were due")
+    return "; ".join([*said, each])
+
+
+def _judged(judged: dict[str, Any]) -> str:
+    """"met", "not met", or "undecided: the run is unsettled"."""
+    if judged["verdict"] is None:
+        return NOTHING
+    return judged["verdict"].replace("_", " ") + (f": {judged['why']}" if judged["why"] else "")
 
 
 def _percentile(one: dict[str, Any]) -> str:
     """"TTFT p99 ≤ 500 ms: 98.7 % are (not met)"."""
     target, _, rank = one["name"].partition("_")
     (most,) = one["limits_s"].values()
-    verdict = "" if one["met"] is None else f" ({'met' if one['met'] else 'not met'})"
+    verdict = "" if one["verdict"] is None else f" ({_judged(one)})"
     return f"{target.upper()} {rank} ≤ {limit(most)}: {percent(one['share'])} are{verdict}"
 
 
@@ -156,7 +169,7 @@ def _throughput(summary: dict[str, Any]) -> str:
 
 def _busy(summary: dict[str, Any]) -> str:
     used = summary["utilisation"]
-    said = f"{percent(used['busy'])} of the time, {figures(used['mean_batch'])} requests in a step, "
+    said = f"{parts.busy(used, ' of the time')}, {figures(used['mean_batch'])} requests in a step, "
     said += f"{duration(used['mean_step_s'])} a step"
     shares = [share for share in used["per_replica"] if share is not None]
     if len(shares) > 1:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
 from llmqsim.report.show import duration, percent
-from llmqsim.tradeoff import TARGETS, Point, Tradeoff
+from llmqsim.tradeoff import BROKEN, KEPT, OPEN, TARGETS, Point, Tradeoff
 
 BAR = 10
 NAMES = {"ttft_s": "TTFT", "tpot_s": "TPOT"}
+SAID = {KEPT: "both", BROKEN: "no", OPEN: "undecided"}
 
 
 def screen(found: Tradeoff) -> str:
@@ -19,15 +21,17 @@ def screen(found: Tradeoff) -> str:
     header = " " * width
     for target in TARGETS:
         header += f"  {NAMES[target] + ' p50':>9} {'p99':>9} {'':{BAR}} {'within':>7}"
-    lines = [found.key, header.rstrip()]
+    lines = [found.key, f"{header}  {'both':>7}  95 % interval"]
     for point in found.points:
         row = f"{point.value:>{width}g}"
         for target in TARGETS:
             its = getattr(point, target)
             bar = _bar(its["p99"], longest[target])
             row += f"  {duration(its['p50']):>9} {duration(its['p99']):>9} {bar:{BAR}} {percent(point.shares[target]):>7}"
-        row += "  both" if point.value in found.meets else ("  overloaded" if point.verdict == "overloaded" else "")
-        lines.append(row.rstrip())
+        joint = point.joint
+        interval = "too few for one" if joint.low is None or joint.high is None else f"{percent(joint.low)} to {percent(joint.high)}"
+        settled = "" if point.verdict == "stable" else f", {point.verdict}"
+        lines.append(f"{row}  {percent(joint.mean):>7}  {interval:<16}  {SAID[point.judged]}{settled}".rstrip())
     return "\n".join([*lines, "", answer(found)])
 
 
@@ -37,11 +41,19 @@ def answer(found: Tradeoff) -> str:
     if not found.meets:
         best = {t: max((p.shares[t] or 0.0) for p in found.points) for t in TARGETS}
         told = ", ".join(f"{NAMES[t]} within its target at most {percent(best[t])}" for t in TARGETS)
-        return f"No value of {found.key} meets both targets for {wanted} of the requests ({told})."
+        both = percent(max(p.joint.mean or 0.0 for p in found.points))
+        no = "No value" if not found.open else f"Of {_listed(found.open)} the runs can't tell (longer ones may); no other value"
+        return f"{no} of {found.key} is shown to meet both targets for {wanted} of the requests ({told}, both at most {both})."
     low, high = found.meets[0], found.meets[-1]
     span = f"{low:,g}" if low == high else f"{low:,g} to {high:,g}"
-    but = f", but not {', '.join(f'{v:,g}' for v in found.gaps)}" if found.gaps else ""
-    return f"{found.key} of {span} meets both targets for {wanted} of the requests{but} (of the values tried)."
+    gaps = [value for value in found.gaps if value not in found.open]
+    but = f", but not {_listed(gaps)}" if gaps else ""
+    open_ = f" Of {_listed(found.open)} the runs can't tell: longer ones may." if found.open else ""
+    return f"{found.key} of {span} meets both targets for {wanted} of the requests{but} (of the values tried).{open_}"
+
+
+def _listed(values: Iterable[float]) -> str:
+    return ", ".join(f"{value:,g}" for value in values)
 
 
 def told(found: Tradeoff) -> dict[str, Any]:
@@ -53,6 +65,7 @@ def told(found: Tradeoff) -> dict[str, Any]:
         "wanted": found.wanted,
         "range": span,
         "meets": list(found.meets),
+        "undecided": list(found.open),
         "answer": answer(found),
         "points": rows,
     }

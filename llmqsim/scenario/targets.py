@@ -32,6 +32,11 @@ class Slo(Spec):
     attainment: Annotated[
         float, rules.number(above=0, below=1, hint="write a share such as 0.95; no finite run can show 100 %")
     ] = Field(0.95, description="Share of arrivals that must meet every target.")
+    counted_from: Annotated[str, rules.choice("due", "sent")] = Field(
+        "due",
+        description="When the clock of TTFT and E2E targets starts: when a request was due, or when its client sent it, "
+        "which is later where `workload.clients.max_in_flight` held it back.",
+    )
     ttft_p50: percentile("TTFT", 50) = None
     ttft_p90: percentile("TTFT", 90) = None
     ttft_p95: percentile("TTFT", 95) = None
@@ -56,5 +61,5 @@ class Slo(Spec):
             raise rules.wrong(error.problem, error.hint) from None
 
 
-SLO_KEYS = tuple(name for name in Slo.model_fields if name != "attainment")
+SLO_KEYS = tuple(name for name in Slo.model_fields if name not in ("attainment", "counted_from"))
 """every latency target that an SLO may hold"""

@@ -115,11 +115,8 @@ def held(prepared: Prepared, replicas: int, requests: int) -> Held:
     runs = max(number for number in T_95 if number <= wanted)
     for seed in range(SEEDS.start, SEEDS.start + runs):
         result = servers.run(seed, 0)
-        table, rows = result.table, result.measured
-        found.append([
-            (one.share, int((one.met(table) & one.asked(table, rows)).sum()), int(one.asked(table, rows).sum()))
-            for one in slo.objectives(result.promise, table.classes)
-        ])  # fmt: skip
+        seen = [(one.share, slo.stand(result, one)) for one in slo.objectives(result.promise, result.table.classes)]
+        found.append([(asked, int(its.met.sum()), int(its.asked.sum())) for asked, its in seen])
     told = []
     for objective in zip(*found, strict=True):
         shares = np.array([met / asked for _, met, asked in objective if asked])

@@ -33,8 +33,8 @@ def attained(prepared, replicas: int, runs: range) -> float:
     servers, met, asked = with_replicas(prepared, replicas), 0, 0
     for replication in runs:
         result = servers.run(0, replication)
-        met += int((slo.meets_all(result.table, result.promise) & result.measured).sum())
-        asked += int(result.measured.sum())
+        seen = slo.stand_all(result)
+        met, asked = met + int(seen.met.sum()), asked + int(seen.asked.sum())
     return met / asked
 
 

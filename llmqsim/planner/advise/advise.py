@@ -105,7 +105,7 @@ def _check_run(base: Trial) -> None:
                 "has no rate of arrivals; give arrivals a rate, so that there is something to serve within the SLO",
             )
         )
-    if not any(one.asked(result.table, result.measured).any() for one in base.facts.objectives):
+    if not any(one.asked(result.table, result.promised).any() for one in base.facts.objectives):
         raise UserError(
             scenario.fault("slo", "no measured request has this target; check run.warmup and the classes' slo")
         )

@@ -267,8 +267,8 @@ def compiled(prepared: Prepared) -> Prepared:
 
 def least_margin(result: Result, objectives: Sequence[slo.Objective]) -> float:
     """Share less what is asked, of the objective where that is least."""
-    kept = [slo.kept(result.table, one, result.measured) for one in objectives]
-    return min((k["share"] - k["asked"] for k in kept if k["share"] is not None), default=0.0)
+    shares = [(slo.stand(result, one).share, one.share) for one in objectives]
+    return min((share - asked for share, asked in shares if share is not None), default=0.0)
 
 
 def _margins(curve: Curve, replication: int) -> list[float]:
