@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from itertools import pairwise
 from typing import Any
 
 from llmqsim.errors import UserError
@@ -128,7 +129,7 @@ class Curve:
         inside = sorted(f for f in self.points if low <= f <= high)
         if not kept or high == math.inf or len(inside) < 2 or high / low < 1.02:
             return None
-        gaps = [(b - a, (a + b) / 2) for a, b in zip(inside[:-1], inside[1:], strict=True)]
+        gaps = [(b - a, (a + b) / 2) for a, b in pairwise(inside)]
         return max(gaps)[1]
 
 

@@ -79,13 +79,8 @@ def policy_lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
     if error is not None:
         predictor = summary["scenario"]["workload"]["predictor"]["policy"]
         tau = "no order" if error["kendall_tau"] is None else f"Kendall tau {error['kendall_tau']:.2f}"
-        said.append(
-            (
-                "predicted",
-                f"{predictor}: {tau}, off by {figures(error['mae_tokens'])} tokens on average, "
-                f"{percent(error['coverage'])} of answers no longer than predicted",
-            )
-        )
+        off = f"{predictor}: {tau}, off by {figures(error['mae_tokens'])} tokens on average, "
+        said.append(("predicted", f"{off}{percent(error['coverage'])} of answers no longer than predicted"))
     ordering = (summary["scenario"].get("engine") or {}).get("ordering") or {}
     if ordering.get("policy", "fcfs") != "fcfs" or summary["starvation"]["starved"]:
         sizes = summary["starvation"]["longest_wait"]
