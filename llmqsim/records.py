@@ -78,14 +78,17 @@ class ReplicaUsage:
     padded_tokens: int = 0
     preemptions: int = 0
     running_ns: int = 0
-    """integral of requests that hold a slot"""
+    """integral of requests that run; who has ended and keeps the slot in a static batch does not"""
     waiting_ns: int = 0
-    """integral of requests in the waiting queue"""
+    """integral of requests that wait: new and preempted ones, those in the host's memory, those whose KV is to come"""
     kv_block_ns: int = 0
     """integral of KV blocks held"""
     running_peak: int = 0
+    """most of those that `running_ns` counts, once a step was formed"""
     waiting_peak: int = 0
+    """most of those that `waiting_ns` counts, when one had joined or once a step was formed"""
     kv_blocks_peak: int = 0
+    """most of those that `kv_block_ns` counts, once a step was formed"""
     requests: int = 0
     """requests that were sent here"""
     end_ns: int = 0
@@ -108,7 +111,11 @@ class LinkUsage:
 
 @dataclass(frozen=True)
 class StepLog:
-    """Every step of every replica, kept only when asked for. int64[steps] each; times in ns."""
+    """Every step of every replica, kept only when asked for. int64[steps] each; times in ns.
+
+    running, waiting and kv_blocks are those once the step was formed: with asynchronous scheduling that is before the
+    step ahead of it ended.
+    """
 
     replica: np.ndarray
     start_ns: np.ndarray
@@ -116,6 +123,8 @@ class StepLog:
     decode_requests: np.ndarray
     prefill_tokens: np.ndarray
     running: np.ndarray
+    """requests that hold a slot, those of a static batch that have ended included"""
     waiting: np.ndarray
+    """requests that wait, as in ReplicaUsage"""
     kv_blocks: np.ndarray
-    """KV blocks held when the step was formed"""
+    """KV blocks held, those that the step has taken included"""

@@ -58,13 +58,21 @@ COLUMNS: tuple[Column, ...] = (
     Column("intended_ns", "ns", "workload", 0, "when it was due: before arrival where a cap in the client held it"),
     Column("prompt_tokens", "tokens", "workload", 1, "tokens that the server is asked to read"),
     Column("output_tokens", "tokens", "workload", 1, "tokens that the answer will have; no policy may see it"),
-    Column("max_tokens", "tokens", "workload", 1, "most tokens that the client allows; the end is foreseen if reached"),
+    Column(
+        "max_tokens",
+        "tokens",
+        "workload",
+        1,
+        "most tokens that client and max_model_len allow; the end is foreseen if reached",
+    ),
     Column("class_id", "index", "workload", 0, "traffic class"),
     Column("tenant_id", "index", "workload", 0, "whom it belongs to"),
     Column("priority", "rank", "workload", 0, "lower is more urgent, for orderings that look at it"),
     Column("think_ns", "ns", "workload", 0, "how long its client thinks after the answer, in a closed loop"),
     Column("predicted_tokens", "tokens", "workload", UNSET, "output tokens that the predictor expects, for policies"),
-    Column("deadline_ns", "ns", "workload", UNSET, "due so long after arrival: the TTFT target, or else the E2E target"),
+    Column(
+        "deadline_ns", "ns", "workload", UNSET, "due so long after arrival: the TTFT target, or else the E2E target"
+    ),
     Column("client", "index", "cluster", UNSET, "client of the closed loop that sent it"),
     Column("retries", "count", "cluster", 0, "times its client sent it again after a refusal or a time-out"),
     Column("replica", "index", "cluster", UNSET, "replica that served it"),
@@ -119,8 +127,7 @@ INDEX: dict[str, int] = {column.name: i for i, column in enumerate(COLUMNS)}
 HANDOFF_INDEX: dict[str, int] = {column.name: i for i, column in enumerate(HANDOFF_COLUMNS)}
 GIVEN: tuple[str, ...] = tuple(c.name for c in COLUMNS if c.writer == "workload")
 NEAR_ARRIVAL: dict[int, int] = {
-    INDEX[name]: INDEX["arrival_ns"]
-    for name in ("intended_ns", "first_scheduled_ns", "first_token_ns", "finish_ns")
+    INDEX[name]: INDEX["arrival_ns"] for name in ("intended_ns", "first_scheduled_ns", "first_token_ns", "finish_ns")
 }
 """columns that are packed as their distance from the arrival"""
 WAITS: tuple[str, ...] = tuple(c.name for c in COLUMNS if c.name.startswith("wait_"))

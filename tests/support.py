@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 
+import llmqsim.policies.batching  # noqa: F401  (registers the built-in policies)
 from llmqsim import registry
 from llmqsim.cluster.cluster import Cluster
-from llmqsim.engine.deployment import Deployment
 from llmqsim.cost import lower
+from llmqsim.engine.deployment import Deployment
 from llmqsim.kv.capacity import KvCapacity
 from llmqsim.options import EngineOptions, HostCost
-from llmqsim.policies import batching  # noqa: F401  (registers the built-in policies)
 from llmqsim.requests import RequestTable
 
 OPTIONS = EngineOptions(
@@ -65,12 +65,8 @@ def deployment(
 ) -> Deployment:
     """Servers with step cost `cost` (default: every step takes 1 s) and `blocks` KV blocks (default: unlimited).
 
-<<<<<<< HEAD
-    policy, order, victims : parameters of the batching, the ordering and the preemption policy. block_bytes : of a KV block, for host pools. stages : of a pipeline.
-=======
-    admission : policy and parameters. policy, order, route : parameters of the batching, the ordering and the routing policy. block_bytes : of a KV block, for
-    host pools. stages : of a pipeline.
->>>>>>> 2252016 (Compiled engine: every built-in router, fresh and old reports)
+    policy, order, route, victims : parameters of the batching, the ordering, the routing and the preemption policy.
+    admission : policy and parameters. block_bytes : of a KV block, for host pools. stages : of a pipeline.
     """
     merged = replace(OPTIONS, **options)
     cost = cost or lower.constant(1.0)

@@ -6,6 +6,7 @@ import numpy as np
 
 from llmqsim.cluster.fleet import DECODE, PREFILL, Fleet
 from llmqsim.engine.deployment import Deployment
+from llmqsim.options import EngineOptions
 from llmqsim.requests import INDEX, Outcome, Reason, RequestTable
 
 
@@ -41,7 +42,7 @@ def _refusals(
     if deployment.capacity is not None:
         batching = deployment.batching
         # the last token's KV is never written; some policies hold the longest possible answer from the start
-        most = table.prompt_tokens + longest if batching.holds_maximum else total - 1
+        most = table.prompt_tokens + bounded(table, options, longest) if batching.holds_maximum else total - 1
         most = np.maximum(most, table.prompt_tokens + spare)
         held = -(-most // options.block_size) + batching.spare_blocks
         reason[held > deployment.capacity.usable_blocks] = Reason.EXCEEDS_KV_POOL
@@ -53,12 +54,37 @@ def _refusals(
     return reason
 
 
+def bounded(table: RequestTable, options: EngineOptions, longest: np.ndarray) -> np.ndarray:
+    """The same answers, int64[rows], where no sequence passes max_model_len; requests that do so anyhow are refused."""
+    if options.max_model_len is None:
+        return longest
+    return np.minimum(longest, np.maximum(options.max_model_len - table.prompt_tokens, table.output_tokens))
+
+
+def bound_answers(table: RequestTable, servers: Deployment | Fleet) -> None:
+    """Cut `max_tokens` to what max_model_len leaves, as servers do: nobody reserves memory beyond it.
+
+    With several pools: to what each pool leaves that a request could decode in.
+    """
+    fleet = Fleet.of(servers)
+    visitors = None if fleet.only is not None else fleet.visitors(table)
+    for pool in fleet.pools:
+        if pool.role == PREFILL or pool.deployment.options.max_model_len is None:
+            continue
+        most = bounded(table, pool.deployment.options, table.max_tokens)
+        cut = most < table.max_tokens
+        if visitors is not None:
+            cut &= visitors[pool.name]
+        table.max_tokens[cut] = most[cut]
+
+
 def refuse_unservable(table: RequestTable, servers: Deployment | Fleet) -> None:
     """Mark the requests that can't be served as REJECTED, with the reason. Such a request would wait for ever.
 
     A real server answers a too long prompt with an error and cuts a too long answer; here both are refused and
     counted, so that a variant with less memory is not flattered by shorter answers.
     """
+    bound_answers(table, servers)
     reason = refusals(table, servers)
     refused = reason != Reason.NONE
     table.data[INDEX["reason"], refused] = reason[refused]

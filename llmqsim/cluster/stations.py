@@ -86,14 +86,14 @@ class StationsReplica:
             return
         self._tally()
         now, row = self.env.now, self._queue.popleft()
-        self._in_station, self._started_ns = row, now
+        self._in_station, self._started_ns, waiting = row, now, len(self._queue)
         self._mark(row, first_scheduled_ns=now, wait_step_ns=now - self._joined_ns.pop(row))
         self.usage.running_peak = 1
         end_ns = now + self._stations.prefill_ns(int(self._table.prompt_tokens[row]))
-        clock.At(self.env, end_ns, clock.COMMIT).callbacks.append(lambda _: self._prefilled(row, now))
+        clock.At(self.env, end_ns, clock.COMMIT).callbacks.append(lambda _: self._prefilled(row, now, waiting))
 
-    def _prefilled(self, row: int, start_ns: int) -> None:
-        """The first token is out; the answer goes on by itself."""
+    def _prefilled(self, row: int, start_ns: int, waiting: int) -> None:
+        """The first token is out; the answer goes on by itself. waiting : prompts behind it when it began."""
         self._tally()
         now, prompt, output = self.env.now, int(self._table.prompt_tokens[row]), int(self._table.output_tokens[row])
         self._in_station = None
@@ -101,7 +101,7 @@ class StationsReplica:
         self.usage.tokens += prompt
         self.usage.end_ns = now
         if self._step_log is not None:
-            self._step_log.append((self.index, start_ns, now, 0, prompt, 1, len(self._queue), 0))
+            self._step_log.append((self.index, start_ns, now, 0, prompt, 1, waiting, 0))
         if self._table.outcome[row] == Outcome.TIMED_OUT:
             self.usage.aborted_tokens += prompt
         else:
@@ -142,5 +142,3 @@ class StationsReplica:
     def _mark(self, row: int, **marks: int) -> None:
         for name, value in marks.items():
             self._table.data[INDEX[name], row] = value
-
-

@@ -33,7 +33,7 @@ class Book:
                 usage.busy_ns += elapsed
             self._since_ns = now_ns
 
-    def step(self, step: StepPlan, waiting: int, blocks: int) -> None:
+    def step(self, step: StepPlan) -> None:
         """A step has ended."""
         usage = self.usage
         tokens = step.decode_requests + step.prefill_tokens + step.idle_rows
@@ -59,7 +59,7 @@ class Book:
                 if left >> bit & 1:
                     usage.outside[axis] = usage.outside.get(axis, 0) + 1
         if self._step_log is not None:
-            counts = (step.decode_requests, step.prefill_tokens, step.running, waiting, blocks)
+            counts = (step.decode_requests, step.prefill_tokens, step.running, step.waiting, step.kv_blocks)
             self._step_log.append((self._index, step.start_ns, step.end_ns, *counts))
 
     def marks(self, sequence: Sequence) -> None:

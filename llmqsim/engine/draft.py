@@ -15,7 +15,7 @@ from llmqsim.errors import InvariantError
 if TYPE_CHECKING:
     from llmqsim.engine.reference import ReferenceReplica
 
-NO_BUDGET = 1 << 60
+NO_BUDGET = rules.NO_LIMIT
 """tokens of a step that nothing but slots and memory limits"""
 
 
@@ -25,7 +25,7 @@ class StepDraft:
     def __init__(self, replica: ReferenceReplica):
         self._replica = replica
         self.budget = replica.options.max_num_batched_tokens if replica.batching.has_token_budget else NO_BUDGET
-        self.plan = StepPlan()
+        self.plan = StepPlan(replica.longest_tokens)
         self.preempted = False
         self.exhausted = False
         self.loads = False
@@ -176,7 +176,7 @@ class StepDraft:
 
     def idle(self, request: Sequence) -> None:
         """Compute a row for nobody: a static batch keeps the slot of a request that has ended."""
-        self.plan.put_idle(request.computed_tokens + request.padding_tokens)
+        self.plan.put_idle(request)
 
     def hold_back(self, reason: str, until_ns: int | None = None) -> None:
         """Say why the policy itself lets nobody enter ("slots", "kv", "token_budget"), and when to ask it again."""
@@ -252,6 +252,16 @@ class View:
     def max_num_seqs(self) -> int:
         """Slots."""
         return self._replica.options.max_num_seqs
+
+    @property
+    def max_model_len(self) -> int:
+        """Tokens of the longest sequence."""
+        return self._replica.longest_tokens
+
+    @property
+    def watermark_blocks(self) -> int:
+        """Blocks that stay free when somebody enters beside others."""
+        return self._replica.watermark_blocks
 
     @property
     def chunked_prefill(self) -> bool:

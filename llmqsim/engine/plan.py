@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from llmqsim.engine import rules
 from llmqsim.engine.sequence import Sequence
 
 
@@ -11,6 +12,8 @@ from llmqsim.engine.sequence import Sequence
 class StepPlan:
     """Who computes how many tokens in one step. Counts follow from `rows`; times in ns."""
 
+    longest_tokens: int
+    """of a row: max_model_len"""
     rows: dict[int, tuple[Sequence, int, bool]] = field(default_factory=dict)
     """row -> (sequence, tokens, does it sample an output token?), in the order of granting"""
     chunks: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -36,6 +39,9 @@ class StepPlan:
     loads: list[Sequence] = field(default_factory=list)
     """requests whose KV begins to come from elsewhere when this step starts"""
     running: int = 0
+    """requests that hold a slot, once the step is formed; the next two as of then, too"""
+    waiting: int = 0
+    kv_blocks: int = 0
     duration_ns: int = 0
     start_ns: int = 0
     end_ns: int = 0
@@ -53,7 +59,7 @@ class StepPlan:
         self.sampled_rows += samples
         if decode:
             self.decode_requests += 1
-            self.decode_kv_tokens += end + sequence.padding_tokens
+            self.decode_kv_tokens += self.context(sequence, end)
         else:
             padding = 0 if sequence.computed_tokens else sequence.padding_tokens
             self.chunks[sequence.row] = (tokens + padding, end + padding)
@@ -65,10 +71,14 @@ class StepPlan:
         sequence.known_tokens += samples
         sequence.awaited_tokens += samples
 
-    def put_idle(self, kv_tokens: int) -> None:
+    def context(self, sequence: Sequence, tokens: int) -> int:
+        """Tokens that a row reads to make its next one."""
+        return rules.padded_context(tokens, sequence.padding_tokens, self.longest_tokens)
+
+    def put_idle(self, sequence: Sequence) -> None:
         """Add a row that is computed for nobody."""
         self.idle_rows += 1
-        self.idle_kv_tokens += kv_tokens
+        self.idle_kv_tokens += self.context(sequence, sequence.computed_tokens)
 
     def take_back(self, sequence: Sequence) -> int:
         """Undo `put` for a row that lost its memory while the step was formed; return its tokens (0: it had none)."""
@@ -82,7 +92,7 @@ class StepPlan:
             self.padding_tokens -= query_tokens - tokens
         else:
             self.decode_requests -= 1
-            self.decode_kv_tokens -= sequence.computed_tokens + sequence.padding_tokens
+            self.decode_kv_tokens -= self.context(sequence, sequence.computed_tokens)
         sequence.known_tokens -= samples
         sequence.awaited_tokens -= samples
         sequence.computed_tokens -= tokens

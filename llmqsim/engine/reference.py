@@ -64,6 +64,7 @@ class ReferenceReplica:
         self.pool = servers.pool(table)
         self.host_pool = HostPool(servers.swap_blocks)
         self.watermark_blocks = servers.watermark_blocks
+        self.longest_tokens = servers.options.max_model_len or rules.NO_LIMIT
         self.running: list[Sequence] = []
         self.swapped: list[Sequence] = []
         self.incoming = Incoming(self)
@@ -97,13 +98,18 @@ class ReferenceReplica:
         """What it did so far."""
         return self._book.usage
 
+    @property
+    def waiting(self) -> int:
+        """Requests that wait here: new and preempted ones, those in the host's memory, those whose KV is to come."""
+        return len(self.queue) + len(self.swapped) + len(self.incoming)
+
     def submit(self, row: int, handoff: Handoff | None = None) -> Sequence:
         """A request arrives. It can enter the next step that is formed. handoff : its KV comes from elsewhere."""
         self.settle()
         self.usage.requests += 1
         sequence = self._sequence(row) if handoff is None else arriving(self.table, row, handoff)
         self.queue.join(sequence, self.env.now)
-        self.usage.waiting_peak = max(self.usage.waiting_peak, len(self.queue))
+        self.usage.waiting_peak = max(self.usage.waiting_peak, self.waiting)
         self.rouse()
         return sequence
 
@@ -217,8 +223,10 @@ class ReferenceReplica:
             draft = self._draft()  # who asked for memory gave way himself; the others can go on with it
         self.queue.blocked(rules.WAIT_KV if draft.preempted else draft.blocked_by)
         usage, plan = self.usage, draft.plan
+        plan.waiting, plan.kv_blocks = self.waiting, self.pool.held_blocks
         usage.running_peak = max(usage.running_peak, len(self.running))
-        usage.kv_blocks_peak = max(usage.kv_blocks_peak, self.pool.held_blocks)
+        usage.waiting_peak = max(usage.waiting_peak, plan.waiting)
+        usage.kv_blocks_peak = max(usage.kv_blocks_peak, plan.kv_blocks)
         if not plan.rows:
             self.incoming.begin()
             return None
@@ -264,8 +272,7 @@ class ReferenceReplica:
                 gap = now - sequence.last_token_ns
                 key = (sequence.class_id, gap)
                 gaps[key] = gaps.get(key, 0) + 1
-                if gap > sequence.max_itl_ns:
-                    sequence.max_itl_ns = gap
+                sequence.max_itl_ns = max(sequence.max_itl_ns, gap)
             else:
                 sequence.first_token_ns = now
             sequence.last_token_ns = now
@@ -276,7 +283,7 @@ class ReferenceReplica:
             self._end_batch()
         for (class_id, gap), weight in gaps.items():
             self._gaps.add(class_id, gap, weight)
-        self._book.step(step, len(self.queue), self.pool.held_blocks)
+        self._book.step(step)
 
     # Verbs behind the verbs.
 
@@ -347,5 +354,4 @@ class ReferenceReplica:
 
     def settle(self) -> None:
         """Bring the integrals up to date, before anything changes."""
-        waiting = len(self.queue) + len(self.swapped) + len(self.incoming)
-        self._book.tally(self.env.now, len(self.running), waiting, self.pool.held_blocks, bool(self._steps))
+        self._book.tally(self.env.now, len(self.running), self.waiting, self.pool.held_blocks, bool(self._steps))

@@ -14,6 +14,8 @@ WAIT_SLOTS = 1
 WAIT_KV = 2
 WAIT_TOKEN_BUDGET = 3
 ADMITTED = -1
+NO_LIMIT = 1 << 60
+"""tokens: more than any sequence or step has"""
 REASONS = {"slots": WAIT_SLOTS, "kv": WAIT_KV, "token_budget": WAIT_TOKEN_BUDGET}
 """what a policy may name when it holds everybody back itself"""
 
@@ -92,6 +94,12 @@ def read_kv_tokens(decode_kv_tokens, decode_requests, repeated_tokens, cached_pe
         return decode_kv_tokens
     once = max(decode_kv_tokens - repeated_tokens, decode_requests)
     return max(once, decode_kv_tokens * cached_percent // 100)
+
+
+@kernel
+def padded_context(tokens, padding_tokens, longest):
+    """Tokens that a row reads, padded to the longest prompt of its batch: no row is longer than `longest`."""
+    return min(tokens + padding_tokens, longest) if padding_tokens > 0 else tokens
 
 
 @kernel

@@ -66,6 +66,10 @@ class ReplicaView(Protocol):
     """max_num_batched_tokens"""
     max_num_seqs: int
     """slots"""
+    max_model_len: int
+    """tokens of the longest sequence, prompt and answer; 2^60 where there is no limit"""
+    watermark_blocks: int
+    """KV blocks that must stay free when a request enters beside others"""
     chunked_prefill: bool
     """may a prompt be split over several steps?"""
     ranks: bool

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from llmqsim.cluster.admission import refusals
+from llmqsim.cluster.admission import bounded, refusals
 from llmqsim.cluster.fits import front_faults
 from llmqsim.cluster.fleet import Fleet
 from llmqsim.cost.stations import Stations
@@ -60,11 +60,13 @@ def over_reserved(table: RequestTable, deployment: Deployment) -> tuple[str, ...
     if not deployment.batching.holds_maximum or deployment.capacity is None:
         return ()
     used = float((table.prompt_tokens + table.output_tokens).mean())
-    held = float((table.prompt_tokens + table.max_tokens).mean())
+    held = float((table.prompt_tokens + bounded(table, deployment.options, table.max_tokens)).mean())
     fit = int(deployment.capacity.usable_tokens / held)
     if held < OVER_RESERVED * used or fit >= deployment.options.max_num_seqs:
         return ()
-    return (f"memory is held for {held:,.0f} tokens a request, {used:,.0f} are used: {fit} fit; set workload.max_tokens",)
+    return (
+        f"memory is held for {held:,.0f} tokens a request, {used:,.0f} are used: {fit} fit; set workload.max_tokens",
+    )
 
 
 def batching_of(scenario: Scenario) -> Batching:
@@ -107,12 +109,16 @@ def _shared_experts(spec: Any, network: Model | None) -> dict[str, str]:
     if network is None or not network.experts:
         return {key: f"shares experts, and the model has none (got {size}); use replicas alone"}
     if not spec.engine.enable_expert_parallel:
-        return {key: f"shares experts only with engine.enable_expert_parallel (got {size}); set it, or use replicas alone"}
+        return {
+            key: f"shares experts only with engine.enable_expert_parallel (got {size}); set it, or use replicas alone"
+        }
     if spec.replicas % size:
         return {key: f"replicas must be a multiple of it (got {size} with replicas {spec.replicas})"}
     if network.experts % (spec.tensor_parallel_size * size):
         gpus = spec.tensor_parallel_size * size
-        return {key: f"{network.experts} experts of {network.name} can't be spread evenly over {gpus} GPUs (got {size})"}
+        return {
+            key: f"{network.experts} experts of {network.name} can't be spread evenly over {gpus} GPUs (got {size})"
+        }
     return {}
 
 
@@ -147,12 +153,16 @@ def check_offload(scenario: Scenario, deployment: Deployment) -> None:
         return
     if not options.enable_prefix_caching:
         raise ScenarioError(
-            scenario.fault(key, "keeps cached blocks, and engine.enable_prefix_caching is off; turn it on or leave this out")
+            scenario.fault(
+                key, "keeps cached blocks, and engine.enable_prefix_caching is off; turn it on or leave this out"
+            )
         )
     if deployment.offload_blocks == 0:
         given = options.kv_offloading_bytes
         raise ScenarioError(
-            scenario.fault(key, f"holds no KV block (got {given:,} bytes); it needs a model, a KV pool and a block's size")
+            scenario.fault(
+                key, f"holds no KV block (got {given:,} bytes); it needs a model, a KV pool and a block's size"
+            )
         )
 
 

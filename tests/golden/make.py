@@ -12,20 +12,20 @@ from tests.laws.cases import Case
 FOLDER = Path(__file__).parent
 MS = 1_000_000
 
-BASE = dict(
-    batching="continuous",
-    policy={},
-    preemption="recompute_newest",
-    block_bytes=1000,
-    replicas=1,
-    routing="round_robin",
-    blocks=None,
-    block_size=4,
-    max_num_seqs=8,
-    max_num_batched_tokens=16,
-    in_flight=1,
-    max_model_len=None,
-)
+BASE = {
+    "batching": "continuous",
+    "policy": {},
+    "preemption": "recompute_newest",
+    "block_bytes": 1000,
+    "replicas": 1,
+    "routing": "round_robin",
+    "blocks": None,
+    "block_size": 4,
+    "max_num_seqs": 8,
+    "max_num_batched_tokens": 16,
+    "in_flight": 1,
+    "max_model_len": None,
+}
 # arrivals at random and in ties; long and short prompts; one-token answers; ends foreseen and not
 REQUESTS = (
     (0, 12, 6, 6),
@@ -38,7 +38,7 @@ REQUESTS = (
     (31 * MS, 14, 5, 12),
 )
 GROUPS = tuple((i % 2, 8) for i in range(len(REQUESTS)))
-WHOLE = dict(max_num_batched_tokens=128, enable_chunked_prefill=False)
+WHOLE = {"max_num_batched_tokens": 128, "enable_chunked_prefill": False}
 
 
 def case(groups=(), **servers) -> Case:
@@ -46,7 +46,7 @@ def case(groups=(), **servers) -> Case:
     return Case(REQUESTS, {**BASE, **servers}, (5 * MS, MS // 10, MS // 5), (MS, 2 * MS), groups)
 
 
-TIGHT = dict(blocks=18, block_size=2)
+TIGHT = {"blocks": 18, "block_size": 2}
 """one block more than the longest request needs"""
 
 CASES: dict[str, Case] = {
@@ -75,6 +75,8 @@ CASES: dict[str, Case] = {
     "trtllm_max_utilization": case(batching="trtllm_max_utilization", **TIGHT),
     "orca": case(batching="orca", blocks=20, **WHOLE),
     "static": case(batching="static", **{**WHOLE, "max_num_seqs": 3}),
+    "static_one_slot": case(batching="static", **{**WHOLE, "max_num_seqs": 1}),
+    "static_longest_sequence": case(batching="static", blocks=21, **{**WHOLE, "max_num_seqs": 2, "max_model_len": 40}),
     "dynamic": case(batching="static", policy={"size": 3, "max_wait_s": 0.02}, **{**WHOLE, "max_num_seqs": 4}),
     "partial_prefills": case(batching="partial_prefills", policy={"n": 3, "long": 1, "long_tokens": 20}),
 }

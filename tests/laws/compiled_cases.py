@@ -26,7 +26,6 @@ from tests.laws.cases import GRID_NS, Case
 from tests.laws.crowd import Crowd
 from tests.support import deployment
 
-
 TARGETS = (
     Targets(ttft_ns=8 * GRID_NS, tpot_ns=2 * GRID_NS),
     Targets(e2e_ns=50_000_000),
@@ -161,39 +160,39 @@ def compared(seed: int) -> Compared:
     least = -(-longest // size) + 1
     chunked = pick(True, True, False)
     step = random.integers(0, 4, 3) if on_grid else random.integers(0, (10**7, 10**6, 10**6))
-    servers = dict(
-        batching="continuous",
-        policy={},
-        preemption=pick("recompute_newest", "recompute_newest", "recompute_least_urgent", "swap_newest"),
-        block_bytes=1000,
-        enable_prefix_caching=pick(False, False, True, True),
-        kv_offloading_bytes=pick(0, 0, 5000, 30_000),
-        swap_space_bytes=pick(0, 3000, 10_000, 10**6),
-        swap_block_s=pick(0.0, GRID_NS / 1e9, 0.000123457),
-        host_link_bytes_per_s=pick(1000e9 / GRID_NS, 1.3e6),
-        watermark=pick(0.0, 0.0, 0.1),
-        long_prefill_token_threshold=pick(0, 0, 2, 5),
-        replicas=pick(2, 3) if light else pick(1, 1, 2, 3, 7),
-        routing="least_outstanding" if light else pick("round_robin", "least_outstanding"),
-        blocks=pick(None, least, least + 1, least + 3, 2 * least, 4 * least, least - 1 if least > 2 else least),
-        block_size=size,
-        max_num_seqs=pick(1, 2, 4, 8, 64, 64),
-        max_num_batched_tokens=pick(1, 3, 7, 16, 64, 256) if chunked else pick(longest - 1, longest, 2 * longest),
-        enable_chunked_prefill=chunked,
-        scheduler_reserve_full_isl=pick(True, False),
-        in_flight=pick(1, 2),
-        max_model_len=pick(None, None, None, max(2, longest - 3)),
-    )
+    servers = {
+        "batching": "continuous",
+        "policy": {},
+        "preemption": pick("recompute_newest", "recompute_newest", "recompute_least_urgent", "swap_newest"),
+        "block_bytes": 1000,
+        "enable_prefix_caching": pick(False, False, True, True),
+        "kv_offloading_bytes": pick(0, 0, 5000, 30_000),
+        "swap_space_bytes": pick(0, 3000, 10_000, 10**6),
+        "swap_block_s": pick(0.0, GRID_NS / 1e9, 0.000123457),
+        "host_link_bytes_per_s": pick(1000e9 / GRID_NS, 1.3e6),
+        "watermark": pick(0.0, 0.0, 0.1),
+        "long_prefill_token_threshold": pick(0, 0, 2, 5),
+        "replicas": pick(2, 3) if light else pick(1, 1, 2, 3, 7),
+        "routing": "least_outstanding" if light else pick("round_robin", "least_outstanding"),
+        "blocks": pick(None, least, least + 1, least + 3, 2 * least, 4 * least, least - 1 if least > 2 else least),
+        "block_size": size,
+        "max_num_seqs": pick(1, 2, 4, 8, 64, 64),
+        "max_num_batched_tokens": pick(1, 3, 7, 16, 64, 256) if chunked else pick(longest - 1, longest, 2 * longest),
+        "enable_chunked_prefill": chunked,
+        "scheduler_reserve_full_isl": pick(True, False),
+        "in_flight": pick(1, 2),
+        "max_model_len": pick(None, None, None, max(2, longest - 3)),
+    }
     if starved:
-        servers |= dict(
-            preemption=pick("recompute_newest", "recompute_least_urgent", "swap_newest", "swap_newest"),
-            swap_space_bytes=pick(3000, 10_000, 10**6, 10**6),
-            replicas=pick(1, 1, 2),
-            blocks=least + pick(0, 1, 5, least),
-            scheduler_reserve_full_isl=pick(True, False, False, False),
-            max_num_seqs=pick(4, 8, 64),
-            max_num_batched_tokens=max(servers["max_num_batched_tokens"], pick(3, 16, 64)),
-        )
+        servers |= {
+            "preemption": pick("recompute_newest", "recompute_least_urgent", "swap_newest", "swap_newest"),
+            "swap_space_bytes": pick(3000, 10_000, 10**6, 10**6),
+            "replicas": pick(1, 1, 2),
+            "blocks": least + pick(0, 1, 5, least),
+            "scheduler_reserve_full_isl": pick(True, False, False, False),
+            "max_num_seqs": pick(4, 8, 64),
+            "max_num_batched_tokens": max(servers["max_num_batched_tokens"], pick(3, 16, 64)),
+        }
     step = tuple(int(part) * grid for part in (step[0] + (not on_grid), step[1] // 2, step[2] // 2))
     requests = tuple(zip(arrivals.tolist(), prompts.tolist(), outputs.tolist(), limits.tolist(), strict=True))
     groups = tuple((int(random.integers(0, 1 + pick(0, 1, 3))), pick(8, 8, 32, 90)) for _ in range(count))
@@ -222,54 +221,68 @@ def compared(seed: int) -> Compared:
 
 def rare() -> list[Compared]:
     """Cases that chance finds too rarely. One replica, steps of 10 ns, blocks of one token."""
-    servers = dict(enable_prefix_caching=True, block_size=1, max_num_seqs=8)
+    servers = {"enable_prefix_caching": True, "block_size": 1, "max_num_seqs": 8}
     # what the head of the queue would hit is reused while it waits for memory:
-    whole = servers | dict(blocks=35, max_num_batched_tokens=20, enable_chunked_prefill=False)
+    whole = servers | {"blocks": 35, "max_num_batched_tokens": 20, "enable_chunked_prefill": False}
     # the first leaves 10 blocks behind; two grow and take them from the last, whose prompt is too long for the step then
     requests = ((0, 12, 1, 1), (0, 5, 3, 3), (0, 1, 17, 17), (0, 1, 17, 17), (80, 20, 1, 1))
     missing = Case(requests, whole, (10, 0, 0), (0, 0), ((0, 10), (1, 0), (1, 0), (1, 0), (0, 10)))
-    chunks = servers | dict(
-        blocks=46,
-        replicas=2,
-        max_num_batched_tokens=64,
-        enable_chunked_prefill=True,
-        scheduler_reserve_full_isl=False,
-        long_prefill_token_threshold=2,
-    )
+    chunks = servers | {
+        "blocks": 46,
+        "replicas": 2,
+        "max_num_batched_tokens": 64,
+        "enable_chunked_prefill": True,
+        "scheduler_reserve_full_isl": False,
+        "long_prefill_token_threshold": 2,
+    }
     # warmed: the short prompt's blocks go first, and then the last hits only those before them, and needs less at once
     requests = ((0, 8, 1, 1), (0, 1, 40, 40), (0, 1, 1, 1), (115, 40, 1, 1))
     hole = Case(requests, chunks, (10, 0, 0), (0, 0), ((0, 8), (1, 0), (1, 0), (0, 32)))
     # the fourth, least urgent, fills shared blocks in the very step in which a later one takes them
-    urgent = servers | dict(
-        preemption="recompute_least_urgent",
-        blocks=29,
-        max_num_batched_tokens=64,
-        long_prefill_token_threshold=3,
-        scheduler_reserve_full_isl=False,
-    )
+    urgent = servers | {
+        "preemption": "recompute_least_urgent",
+        "blocks": 29,
+        "max_num_batched_tokens": 64,
+        "long_prefill_token_threshold": 3,
+        "scheduler_reserve_full_isl": False,
+    }
     requests = (*[(0, 1, 1, 1)] * 3, (0, 20, 1, 1), *[(0, 1, 10, 10)] * 3, (200, 20, 1, 1))
     filled = Case(requests, urgent, (10, 0, 0), (0, 0), tuple((0, 20 * (row in (3, 7))) for row in range(8)))
     # the third comes back from the host with its 8 blocks, needs 9 more, has 7, and goes again; so the last stays out
-    swaps = dict(
-        preemption="swap_newest",
-        block_bytes=1000,
-        swap_space_bytes=10**6,
-        block_size=1,
-        blocks=32,
-        max_num_batched_tokens=10,
-        scheduler_reserve_full_isl=False,
-    )
+    swaps = {
+        "preemption": "swap_newest",
+        "block_bytes": 1000,
+        "swap_space_bytes": 10**6,
+        "block_size": 1,
+        "blocks": 32,
+        "max_num_batched_tokens": 10,
+        "scheduler_reserve_full_isl": False,
+    }
     requests = ((0, 2, 30, 30), (0, 1, 14, 14), (95, 20, 1, 1), (140, 1, 1, 1))
     again = Case(requests, swaps, (10, 0, 0), (0, 0))
     # two end together; what is left of whoever was freed first is gone when their prompts come again
     requests = ((0, 5, 3, 3), (0, 5, 3, 3), (40, 17, 1, 1), (100, 5, 1, 1), (100, 5, 1, 1))
-    together = servers | dict(blocks=25, max_num_batched_tokens=64)
+    together = servers | {"blocks": 25, "max_num_batched_tokens": 64}
     ended = Case(requests, together, (10, 0, 0), (0, 0), ((0, 5), (1, 5), (2, 0), (0, 5), (1, 5)))
     # the second hits one block of the first, whose other one is a token short of full
-    short = servers | dict(block_size=4, max_num_batched_tokens=64, long_prefill_token_threshold=7, blocks=40)
+    short = servers | {"block_size": 4, "max_num_batched_tokens": 64, "long_prefill_token_threshold": 7, "blocks": 40}
     almost = Case(((0, 8, 1, 1), (0, 12, 1, 1)), short, (10, 0, 0), (0, 0), ((0, 8), (0, 8)))
+    # the second ends before the third, padded to the first's 40 tokens, which would make it longer than max_model_len
+    static = {
+        "batching": "static",
+        "block_size": 1,
+        "max_num_seqs": 8,
+        "max_model_len": 42,
+        "enable_chunked_prefill": False,
+    }
+    padded = Case(((0, 40, 2, 2), (0, 4, 20, 20), (0, 4, 30, 30)), static, (10, 0, 0), (0, 0))
     plain = [Compared(case) for case in (ended, almost, missing, again)]
-    return [*plain, Compared(hole, warm=True), Compared(filled, priorities=(0, 1, 2, 3, 0))]
+    return [
+        Compared(padded, kv_ns=10.0),
+        *plain,
+        Compared(hole, warm=True),
+        Compared(filled, priorities=(0, 1, 2, 3, 0)),
+    ]
 
 
 def differences(compared: Compared, keep_steps: bool) -> list[str]:

@@ -23,6 +23,16 @@ SPLIT_MUTATIONS: dict[str, tuple[str, str, str]] = {
         "state[row, S_COMPUTED] // arena[at + R_BLOCK_SIZE], row)",
         "0, row)",
     ),
+    "pools: who was preempted or whose KV is to come does not wait": (
+        "split/replica/kernels.py",
+        "max(arena[at + U_WAITING_PEAK], arena[step + T_WAITING])",
+        "max(arena[at + U_WAITING_PEAK], arena[at + R_QUEUED])",
+    ),
+    "pools: the log has the blocks held when the step has ended": (
+        "split/commit/kernels.py",
+        "log[entry, 7] = arena[step + T_BLOCKS]",
+        "log[entry, 7] = arena[at + R_USABLE] - arena[at + R_FREE]",
+    ),
     "pools: hits are taken for free": (
         "split/entry/kernels.py",
         "rules.has_memory(must_fit, hits, hits, size",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 
@@ -54,7 +55,7 @@ def check_time(case: Case) -> None:
     for replica in range(case.servers["replicas"]):
         steps = [(s, e) for r, s, e, *_ in cluster.step_log if r == replica]
         assert all(start < end for start, end in steps)
-        assert all(end <= start for (_, end), (start, _) in zip(steps, steps[1:], strict=False))
+        assert all(end <= start for (_, end), (start, _) in itertools.pairwise(steps))
 
 
 def check_causality(case: Case) -> None:
@@ -147,6 +148,19 @@ def check_blindness(case: Case) -> None:
     assert [log[:5] for log in upto[0]] == [log[:5] for log in upto[1]]
 
 
+def check_peaks(case: Case) -> None:
+    """No mean above its peak, and the log's counts are those that make the peaks."""
+    cluster = case.run()
+    for replica in cluster.replicas:
+        usage, log = replica.usage, [step for step in cluster.step_log if step[0] == replica.index]
+        assert usage.running_ns <= usage.running_peak * cluster.env.now
+        assert usage.waiting_ns <= usage.waiting_peak * cluster.env.now
+        assert usage.kv_block_ns <= usage.kv_blocks_peak * cluster.env.now
+        running, waiting, blocks = (max((step[column] for step in log), default=0) for column in (5, 6, 7))
+        assert (running, blocks) == (usage.running_peak, usage.kv_blocks_peak)
+        assert waiting <= usage.waiting_peak
+
+
 LAWS = {
     "requests_are_conserved": check_requests,
     "tokens_are_conserved": check_tokens,
@@ -157,6 +171,7 @@ LAWS = {
     "limits_hold": check_limits,
     "waits_add_up": check_waits,
     "littles_law_is_exact": check_little,
+    "no_mean_above_its_peak": check_peaks,
     "same_case_same_bytes": check_determinism,
     "policies_are_blind_to_output_lengths": check_blindness,
 }

@@ -39,6 +39,30 @@ def test_a_maximum_that_can_never_be_held_is_refused_at_the_door():
     assert cluster.table.reason[0] == Reason.EXCEEDS_KV_POOL
 
 
+@pytest.mark.parametrize("batching", ("orca", "trtllm_guaranteed_no_evict", "static"))
+def test_nobody_holds_more_than_the_longest_sequence(batching):
+    # 16 tokens a sequence: each may ask for 100, holds 4 blocks of 4, and is not refused at the door
+    requests = ((0.0, 8, 2, 100), (0.0, 4, 2, 100))
+    cluster = run(table(*requests), batching=batching, blocks=9, block_size=4, max_model_len=16)
+    assert cluster.table.max_tokens.tolist() == [8, 12]
+    assert seconds(cluster.table.first_token_ns) == [1.0, 1.0]
+    assert cluster.replicas[0].usage.kv_blocks_peak == 8
+
+
+def test_a_peak_counts_whoever_waits_also_who_was_preempted():
+    # three blocks for two that need two each in the end: one is preempted while a third waits; each came alone
+    requests = [(0.0, 16, 17), (0.5, 16, 17), (1.5, 16, 1)]
+    usage = run(table(*requests), blocks=4).replicas[0].usage
+    assert usage.preemptions and usage.waiting_peak == 2
+
+
+def test_the_log_of_a_step_has_what_was_there_when_it_was_formed():
+    # the first step takes two blocks, one of a request that ends with it; the third waits for a slot
+    requests = ((0.0, 16, 1), (0.0, 16, 2), (0.0, 16, 1))
+    cluster = run(table(*requests), blocks=9, max_num_seqs=2)
+    assert [step[5:] for step in cluster.step_log] == [(2, 1, 2), (2, 0, 3)]
+
+
 def test_no_evict_never_preempts_where_max_utilization_does():
     requests = [(0.0, 16, 17) for _ in range(4)]
     for batching, preempts in (("trtllm_guaranteed_no_evict", False), ("trtllm_max_utilization", True)):
@@ -49,7 +73,7 @@ def test_no_evict_never_preempts_where_max_utilization_does():
 
 def test_sarathi_holds_the_whole_prompt_where_v1_holds_its_first_chunk():
     requests = ((0.0, 16, 4), (0.5, 48, 1))
-    options = dict(blocks=4, max_num_batched_tokens=16, max_num_seqs=4, scheduler_reserve_full_isl=False)
+    options = {"blocks": 4, "max_num_batched_tokens": 16, "max_num_seqs": 4, "scheduler_reserve_full_isl": False}
     assert seconds(run(table(*requests), batching="sarathi", **options).table.first_scheduled_ns)[1] >= 4.0
     assert seconds(run(table(*requests), **options).table.first_scheduled_ns)[1] == 1.0
 
@@ -131,7 +155,7 @@ def test_the_long_prefill_threshold_caps_what_one_request_gets_in_a_step():
 
 
 def test_swapping_keeps_the_kv_and_costs_the_copy():
-    options = dict(blocks=3, block_bytes=1000, swap_space_bytes=10_000, host_link_bytes_per_s=1000.0)
+    options = {"blocks": 3, "block_bytes": 1000, "swap_space_bytes": 10_000, "host_link_bytes_per_s": 1000.0}
     swapped = run(table((0.0, 15, 4), (0.0, 15, 4)), preemption="swap_newest", **options)
     usage = swapped.replicas[0].usage
     assert (usage.preemptions, usage.swapped_blocks, usage.recomputed_tokens) == (1, 2, 0)
@@ -147,7 +171,7 @@ def test_a_full_host_pool_means_recompute_and_is_counted():
 
 
 def test_one_by_one_copies_cost_by_the_block():
-    options = dict(blocks=3, block_bytes=1000, swap_space_bytes=10_000, swap_block_s=0.25)
+    options = {"blocks": 3, "block_bytes": 1000, "swap_space_bytes": 10_000, "swap_block_s": 0.25}
     cluster = run(table((0.0, 15, 4), (0.0, 15, 4)), preemption="swap_newest", **options)
     assert seconds(cluster.table.finish_ns) == [4.25, 6.5]
 
@@ -176,7 +200,7 @@ def test_the_urgent_go_first_and_are_sorted_in_again_after_a_preemption():
 
 def test_the_least_urgent_gives_way_even_if_it_was_there_first():
     requests = with_priority([(0.0, 15, 4), (0.0, 15, 4)], [1, 0])
-    options = dict(ordering="priority", preemption="recompute_least_urgent")
+    options = {"ordering": "priority", "preemption": "recompute_least_urgent"}
     cluster = run(requests, blocks=3, **options)
     assert cluster.table.preemptions.tolist() == [1, 0]
 
@@ -184,7 +208,7 @@ def test_the_least_urgent_gives_way_even_if_it_was_there_first():
 def test_a_victim_that_had_its_tokens_in_this_step_gives_them_back():
     # The less urgent one is admitted first, grows first, and then loses its row to the urgent one in the same step.
     requests = with_priority([(0.0, 15, 4), (0.5, 15, 4)], [1, 0])
-    options = dict(ordering="priority", preemption="recompute_least_urgent")
+    options = {"ordering": "priority", "preemption": "recompute_least_urgent"}
     cluster = run(requests, blocks=3, **options)
     assert cluster.table.preemptions.tolist() == [1, 0]
     assert cluster.table.generated_tokens.tolist() == [4, 4]

@@ -187,6 +187,7 @@ class Replicas:
             at.G_CACHED_PERCENT: servers.cost.cached_read_percent,
             at.G_NEAR_ADMISSIONS: prefix_pool.NEAR_ADMISSIONS,
             at.G_COLD_NS: to_ns(servers.host.cold_step_s),
+            at.G_LONGEST: options.max_model_len or at.NO_LIMIT,
             at.G_CLASSES: len(self._table.classes),
             at.G_SLOTS: self._slots,
             at.G_NEXT_NS: place["next"],
@@ -394,7 +395,9 @@ class Replicas:
             if code == at.CACHED_TWICE:
                 raise NotCompiled("a request that was swapped has to recompute, and its blocks may be cached twice")
             if code == at.TOO_LONG:
-                raise NotCompiled(f"a step takes more than {at.LONGEST_STEP:,} ns, or the clock passes {at.LAST_TIME:,} ns")
+                raise NotCompiled(
+                    f"a step takes more than {at.LONGEST_STEP:,} ns, or the clock passes {at.LAST_TIME:,} ns"
+                )
             if code == at.MORE_SLOTS:
                 raise MoreSlots
             if code == at.STUCK:

@@ -7,10 +7,10 @@ are formed. batcher : compiled/batchers; router : compiled/routers; other argume
 from __future__ import annotations
 
 from llmqsim.engine.compiled.batchers import close_steps, commit_step, form_step, stride_on
+from llmqsim.engine.compiled.books.kernels import all_waiting, tally
 from llmqsim.engine.compiled.books.kernels import look as look_at_queue
-from llmqsim.engine.compiled.books.kernels import tally
 from llmqsim.engine.compiled.columns import ARRIVAL, INTENDED, OUTCOME, REJECTED, REPLICA_OF, WAIT_PREEMPTED, WAIT_STEP
-from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
+from llmqsim.engine.compiled.layout import *  # names of words, nothing else
 from llmqsim.engine.compiled.queue.kernels import chain, entry_at, join
 from llmqsim.engine.compiled.routers import admit, asks, choose, ended, hear_reports, look, next_report
 from llmqsim.engine.compiled.step.rows.kernels import next_row, slot_at, step_at, write_marks
@@ -41,8 +41,7 @@ def take_in(table, arena, base, row, now):
         arena[base + R_FRESH_ROW] = row
     arena[base + R_QUEUED] += 1
     arena[base + R_FRESH] += 1
-    waiting = arena[base + R_QUEUED] + arena[base + R_PREEMPTED]
-    arena[base + U_WAITING_PEAK] = max(arena[base + U_WAITING_PEAK], waiting)
+    arena[base + U_WAITING_PEAK] = max(arena[base + U_WAITING_PEAK], all_waiting(arena, base))
     if arena[base + R_STEPS] == 0:
         arena[base + R_FORM_NS] = min(arena[base + R_FORM_NS], now)
 
@@ -69,8 +68,7 @@ def form_ahead(batcher, table, arena, costs, params, base, now):
         arena[base + R_FORM_NS] = arena[base + R_RETRY_NS]
         arena[base + R_ASKED_NS] = max(arena[base + R_ASKED_NS], arena[base + R_RETRY_NS])
         return True
-    waiting = arena[base + R_QUEUED] + arena[base + R_PREEMPTED] + arena[base + R_SWAPPED]
-    return arena[base + R_RUNNING] + waiting == 0
+    return arena[base + R_RUNNING] + all_waiting(arena, base) == 0
 
 
 @kernel
@@ -95,9 +93,10 @@ def advance(batcher, table, arena, costs, params, base, commit_limit, form_limit
             deliver(table, arena, base)
         elif form_ns >= form_limit:
             break
-        elif stride_on(batcher, table, arena, costs, params, base, commit_limit, form_limit) == 0:
-            if not form_ahead(batcher, table, arena, costs, params, base, form_ns):
-                return STUCK if arena[G_FAULT] == DONE else arena[G_FAULT]
+        elif stride_on(batcher, table, arena, costs, params, base, commit_limit, form_limit) == 0 and not form_ahead(
+            batcher, table, arena, costs, params, base, form_ns
+        ):
+            return STUCK if arena[G_FAULT] == DONE else arena[G_FAULT]
     arena[arena[G_NEXT_NS] + arena[base + R_INDEX]] = min(end_ns, deliver_ns, form_ns)
     return arena[G_FAULT]
 

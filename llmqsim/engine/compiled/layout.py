@@ -12,6 +12,8 @@ the last one first in line; `swaps` those whose blocks are in the host's memory,
 # Part of machine code: kernels address the arena by these numbers.
 from __future__ import annotations
 
+from llmqsim.engine import rules as _rules
+
 NEVER = 1 << 62
 """a time, ns, that does not come"""
 LAST_TIME = 1 << 61
@@ -73,6 +75,7 @@ LIMB = 1 << 60
     G_CACHED_PERCENT,
     G_NEAR_ADMISSIONS,
     G_COLD_NS,
+    G_LONGEST,
     G_CLASSES,
     G_SLOTS,
     G_NEXT_NS,
@@ -116,7 +119,7 @@ LIMB = 1 << 60
     G_LOOP_OF,
     G_LAST_CLIENT_NS,
     GLOBALS,
-) = range(91)
+) = range(92)
 
 # Scalars of a replica.
 (
@@ -249,6 +252,8 @@ REPLICA = U_BLOCKS + 2
     T_IDLE,
     T_IDLE_KV,
     T_SAVED_NS,
+    T_WAITING,
+    T_BLOCKS,
     # while it is formed
     T_BUDGET,
     T_ROWS,
@@ -256,7 +261,7 @@ REPLICA = U_BLOCKS + 2
     T_EXHAUSTED,
     T_BLOCKED_BY,
     STEP,
-) = range(25)
+) = range(27)
 NEWEST, LEAST_URGENT, LEAST_KV, MOST_SLACK = range(4)
 """G_VICTIM: who gives way"""
 TTFT, TPOT, E2E, TARGETS = range(4)
@@ -274,8 +279,7 @@ Q_NEXT, Q_LEVEL, Q_BASE, Q_SLOT, Q_RANK, Q_VALUE, Q_CHILD, Q_SIBLING, ENTRY = ra
 NOT_IN_LINE, FRONT, IN_ORDER = range(3)
 MARKS = 4
 """words that an ordering may keep for each row"""
-NO_LIMIT = 1 << 60
-"""tokens: nothing but slots and memory limits a step"""
+NO_LIMIT = _rules.NO_LIMIT
 NOBODY_IN_LINE = -1
 NOT_DELIVERED = -2
 """in Q_SLOT: on its way to the replica, or not sent"""

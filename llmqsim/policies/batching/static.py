@@ -12,10 +12,12 @@ from llmqsim.units import to_ns
 @register("batching", "static")
 @dataclass(frozen=True)
 class Static(Batching):
-    """A batch starts when none runs; prompts are padded together; it ends with its longest member.
+    """A batch starts when none runs; its prompts are padded to the longest of them; it ends with its longest member.
 
-    Rows that ended keep their slot, their blocks and their share of each step until then. Memory for the longest
-    prompt and the most output tokens of the batch is held for each member. No preemption, no token budget.
+    Rows that ended keep their slot, their blocks and their share of each step until then, at the length that they had.
+    Padding is computed with the prompts and read in every later step (FasterTransformer, Hugging Face). Each member holds
+    memory for the longest prompt and the most output tokens of the batch, up to max_model_len, and reads no more. No
+    preemption, no token budget.
 
     size : a batch starts once so many requests wait. max_wait_s : or once the first of them has waited so long
     (dynamic batching). Without `size` it starts with whoever is there.
@@ -47,15 +49,20 @@ class Static(Batching):
         self._start(view, draft, waiting)
 
     def _start(self, view: ReplicaView, draft: StepDraft, waiting: list[RequestView]) -> None:
-        """As many as fit when all are as long as the longest prompt and answer among them."""
-        prompt = answer = 0
+        """As many as there are slots for, and memory if all are as long as the longest prompt and answer among them."""
+        prompt = answer = hold = 0
         batch: list[RequestView] = []
-        for request in waiting:
+        if len(waiting) > view.max_num_seqs:
+            draft.hold_back("slots")
+        for request in waiting[: view.max_num_seqs]:
             longest = max(prompt, request.prompt_tokens), max(answer, request.max_tokens)
-            if batch and (len(batch) + 1) * view.blocks_for(sum(longest)) > view.usable_blocks:
+            row = min(sum(longest), view.max_model_len)
+            free_blocks = view.free_blocks - (view.watermark_blocks if batch else 0)
+            if batch and (len(batch) + 1) * view.blocks_for(row) > free_blocks:
+                draft.hold_back("kv")
                 break
-            prompt, answer = longest
+            (prompt, answer), hold = longest, row
             batch.append(request)
         for request in batch:
-            if not draft.admit(request, hold_tokens=prompt + answer, padding_tokens=prompt - request.prompt_tokens):
+            if not draft.admit(request, hold_tokens=hold, padding_tokens=prompt - request.prompt_tokens):
                 break

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from llmqsim.engine.compiled.columns import ARRIVAL, REPLICA_OF, WAIT_STEP
-from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
+from llmqsim.engine.compiled.layout import *  # names of words, nothing else
 from llmqsim.engine.compiled.queue.kernels import entry_at
 from llmqsim.jit import kernel
 from llmqsim.records import GAP_BINS, GAP_BITS
@@ -41,13 +41,18 @@ def float_at(arena, at):
 
 
 @kernel
+def all_waiting(arena, base):
+    """Requests that wait: new and preempted ones, and those in the host's memory."""
+    return arena[base + R_QUEUED] + arena[base + R_PREEMPTED] + arena[base + R_SWAPPED]
+
+
+@kernel
 def tally(arena, base, now):
     """Add the time since the last change to the integrals of slots, waiting, blocks and steps."""
     elapsed = now - arena[base + R_SINCE_NS]
     if elapsed > 0:
         add(arena, base + U_RUNNING, elapsed * arena[base + R_RUNNING])
-        waiting = arena[base + R_QUEUED] + arena[base + R_PREEMPTED] + arena[base + R_SWAPPED]
-        add(arena, base + U_WAITING, elapsed * waiting)
+        add(arena, base + U_WAITING, elapsed * all_waiting(arena, base))
         add(arena, base + U_BLOCKS, elapsed * (arena[base + R_USABLE_BLOCKS] - arena[base + R_FREE_BLOCKS]))
         if arena[base + R_STEPS] > 0:
             add(arena, base + U_BUSY, elapsed)

@@ -22,12 +22,20 @@ from llmqsim.engine import rules
 from llmqsim.engine.compiled.blocks.kernels import take
 from llmqsim.engine.compiled.books.kernels import count_gap, look, tally
 from llmqsim.engine.compiled.columns import FIRST_TOKEN
-from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
+from llmqsim.engine.compiled.layout import *  # names of words, nothing else
 from llmqsim.engine.compiled.orders import look_again, ran
 from llmqsim.engine.compiled.prefix.kernels import share
 from llmqsim.engine.compiled.step.ending.kernels import book_step, close_ranks, leave
 from llmqsim.engine.compiled.step.entry.kernels import admit_waiting
-from llmqsim.engine.compiled.step.forming.kernels import clear, note_peaks, queue_up, read_kv, start, start_cold
+from llmqsim.engine.compiled.step.forming.kernels import (
+    clear,
+    note_peaks,
+    note_state,
+    queue_up,
+    read_kv,
+    start,
+    start_cold,
+)
 from llmqsim.engine.compiled.step.rows.kernels import at_most, attention, drop_oldest, put, slot_at, step_at
 from llmqsim.engine.compiled.step.running.kernels import bring_back
 from llmqsim.engine.compiled.swap.kernels import may_return, with_copies
@@ -380,6 +388,7 @@ def form_grouped(batcher, table, arena, costs, params, base, now):
         admit_waiting(batcher, table, arena, base, step, False, False, now)
     arena[base + R_BLOCKED_BY] = arena[step + T_BLOCKED_BY]
     note_peaks(arena, base)
+    note_state(arena, base, step)
     if arena[step + T_DECODES] + arena[step + T_CHUNKS] == 0:
         return NOBODY
     arena[base + R_CONTEXT] += members

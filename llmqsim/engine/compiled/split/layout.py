@@ -195,12 +195,14 @@ ENDS, OF_NOBODY, NO_RUN = 0, -1, 0
     T_RECOMPUTED,
     T_CACHED,
     T_RUNNING,
+    T_WAITING,
+    T_BLOCKS,
     T_SAMPLED,
     T_LOADS,
     T_ENDS,
     T_LEFT,
     STEP,
-) = range(16)
+) = range(18)
 
 # A request: first what each of its steps looks at; a whole number of cache lines.
 (

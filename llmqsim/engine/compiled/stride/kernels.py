@@ -9,9 +9,9 @@ from __future__ import annotations
 from llmqsim.cost.kernels import outside_box, padded_tokens, step_ns
 from llmqsim.engine import rules
 from llmqsim.engine.compiled.blocks.kernels import take
-from llmqsim.engine.compiled.books.kernels import add, gap_bin, look, tally
+from llmqsim.engine.compiled.books.kernels import add, all_waiting, gap_bin, look, tally
 from llmqsim.engine.compiled.group.kernels import push_gap
-from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
+from llmqsim.engine.compiled.layout import *  # names of words, nothing else
 from llmqsim.engine.compiled.orders import may_stride, strode
 from llmqsim.engine.compiled.step.entry.kernels import admission, first_in_line
 from llmqsim.engine.compiled.step.forming.kernels import note_peaks, read_kv
@@ -31,7 +31,8 @@ def is_group_alone(arena, base):
         return False
     step = step_at(arena, base, 0)
     return arena[base + R_STEPS] == 0 or (
-        arena[step + T_DECODES] == members and arena[step + T_SAMPLED] + arena[step + T_GONE] + arena[step + T_CHUNKS] == 0
+        arena[step + T_DECODES] == members
+        and arena[step + T_SAMPLED] + arena[step + T_GONE] + arena[step + T_CHUNKS] == 0
     )
 
 
@@ -143,8 +144,7 @@ def settle(arena, params, base, steps, now, block_ns, worst):
             add(arena, sums, passed * weight)
             arena[sums + 2] = max(arena[sums + 2], worst)
     add(arena, base + U_RUNNING, elapsed * arena[base + R_RUNNING])
-    waiting = arena[base + R_QUEUED] + arena[base + R_PREEMPTED] + arena[base + R_SWAPPED]
-    add(arena, base + U_WAITING, elapsed * waiting)
+    add(arena, base + U_WAITING, elapsed * all_waiting(arena, base))
     add(arena, base + U_BLOCKS, block_ns)
     add(arena, base + U_BUSY, elapsed)
     arena[base + U_STEPS] += steps

@@ -6,7 +6,7 @@ from llmqsim.engine import rules
 from llmqsim.engine.compiled.batchers import Static, made_of
 from llmqsim.engine.compiled.batchers.rows.kernels import by_rows
 from llmqsim.engine.compiled.columns import ARRIVAL, MAX_TOKENS, PROMPT_TOKENS
-from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
+from llmqsim.engine.compiled.layout import *  # names of words, nothing else
 from llmqsim.engine.compiled.queue.kernels import entry_at, head, lift, put_back
 from llmqsim.engine.compiled.step.entry.kernels import admission, settle_in
 from llmqsim.engine.compiled.step.rows.kernels import slot_at, turn_away
@@ -36,7 +36,7 @@ def go_on(batcher, table, arena, base, step, now):
     for place in range(arena[base + R_ENDED]):
         at = slot_at(arena, base, arena[arena[base + R_KEPT] + place])
         arena[step + T_IDLE] += 1
-        arena[step + T_IDLE_KV] += arena[at + S_COMPUTED] + arena[at + S_PADDING]
+        arena[step + T_IDLE_KV] += rules.padded_context(arena[at + S_COMPUTED], arena[at + S_PADDING], arena[G_LONGEST])
     turn_away(arena, base, step, rules.WAIT_SLOTS)
 
 
@@ -50,17 +50,21 @@ def oldest_arrival(table, arena, base):
 
 @kernel
 def begin(batcher, table, arena, base, step, now):
-    """As many as fit when all are as long as the longest prompt and answer among them."""
-    prompt = answer = count = 0
+    """As many as there are slots for, and memory if all are as long as the longest prompt and answer among them."""
+    prompt = answer = hold = count = 0
     first = last = NOBODY_IN_LINE
-    while count < arena[base + R_QUEUED]:
+    if arena[base + R_QUEUED] > arena[G_MAX_NUM_SEQS]:
+        turn_away(arena, base, step, rules.WAIT_SLOTS)
+    while count < min(arena[base + R_QUEUED], arena[G_MAX_NUM_SEQS]):
         row = head(arena, base)
         longest_prompt = max(prompt, table[PROMPT_TOKENS, row])
         longest_answer = max(answer, table[MAX_TOKENS, row])
-        blocks = rules.blocks_for(longest_prompt + longest_answer, arena[G_BLOCK_SIZE])
-        if count > 0 and blocks > arena[base + R_USABLE_BLOCKS] // (count + 1):
+        longest = min(longest_prompt + longest_answer, arena[G_LONGEST])
+        blocks = rules.blocks_for(longest, arena[G_BLOCK_SIZE])
+        if count > 0 and (count + 1) * blocks > arena[base + R_FREE_BLOCKS] - arena[G_WATERMARK]:
+            turn_away(arena, base, step, rules.WAIT_KV)
             break
-        prompt, answer = longest_prompt, longest_answer
+        prompt, answer, hold = longest_prompt, longest_answer, longest
         lift(arena, base)
         if first < 0:
             first = row
@@ -69,7 +73,7 @@ def begin(batcher, table, arena, base, step, now):
         last = row
         count += 1
     while first >= 0:
-        own, hold = table[PROMPT_TOKENS, first], prompt + answer
+        own = table[PROMPT_TOKENS, first]
         following = arena[entry_at(arena, first) + Q_SIBLING]
         refused_by, want, hit = admission(arena, base, -1, first, own, arena[step + T_BUDGET], NO_LIMIT, hold)
         if refused_by != rules.ADMITTED:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from llmqsim.cost.kernels import outside_box, padded_tokens
 from llmqsim.engine.compiled.books.kernels import add, gap_bin
 from llmqsim.engine.compiled.split.blocks.kernels import release
-from llmqsim.engine.compiled.split.layout import *  # noqa: F403  (names of words, nothing else)
+from llmqsim.engine.compiled.split.layout import *  # names of words, nothing else
 from llmqsim.engine.compiled.split.queue.kernels import tally
 from llmqsim.engine.compiled.split.step.kernels import start, step_at
 from llmqsim.jit import kernel
@@ -151,5 +151,5 @@ def book_step(arena, log, params, at, step, now):
         log[entry, 3] = decodes
         log[entry, 4] = prefill
         log[entry, 5] = arena[step + T_RUNNING]
-        log[entry, 6] = arena[at + R_QUEUED] + arena[at + R_PREEMPTED]
-        log[entry, 7] = arena[at + R_USABLE] - arena[at + R_FREE]
+        log[entry, 6] = arena[step + T_WAITING]
+        log[entry, 7] = arena[step + T_BLOCKS]

@@ -6,8 +6,14 @@ Arguments as in replica/kernels.py.
 from __future__ import annotations
 
 from llmqsim.engine.compiled.books.kernels import add
-from llmqsim.engine.compiled.split.layout import *  # noqa: F403  (names of words, nothing else)
+from llmqsim.engine.compiled.split.layout import *  # names of words, nothing else
 from llmqsim.jit import kernel
+
+
+@kernel
+def all_waiting(arena, at):
+    """Requests that wait: new and preempted ones, and those whose KV is to come."""
+    return arena[at + R_QUEUED] + arena[at + R_PREEMPTED] + arena[at + R_INCOMING]
 
 
 @kernel
@@ -15,9 +21,8 @@ def tally(arena, at, now):
     """Add the time since the last change to the integrals."""
     elapsed = now - arena[at + R_SINCE_NS]
     if elapsed > 0:
-        waiting = arena[at + R_QUEUED] + arena[at + R_PREEMPTED] + arena[at + R_INCOMING]
         add(arena, at + U_RUNNING, elapsed * arena[at + R_RUNNING])
-        add(arena, at + U_WAITING, elapsed * waiting)
+        add(arena, at + U_WAITING, elapsed * all_waiting(arena, at))
         add(arena, at + U_BLOCKS, elapsed * (arena[at + R_USABLE] - arena[at + R_FREE]))
         if arena[at + R_STEPS] > 0:
             add(arena, at + U_BUSY, elapsed)
@@ -97,6 +102,5 @@ def submit(arena, state, at, row, now):
     arena[at + R_FRESH] += 1
     state[row, S_STAGE] = WAITING
     state[row, S_DELIVERED_NS] = now
-    waiting = arena[at + R_QUEUED] + arena[at + R_PREEMPTED]
-    arena[at + U_WAITING_PEAK] = max(arena[at + U_WAITING_PEAK], waiting)
+    arena[at + U_WAITING_PEAK] = max(arena[at + U_WAITING_PEAK], all_waiting(arena, at))
     wake(arena, at, now)

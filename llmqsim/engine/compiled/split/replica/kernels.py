@@ -11,8 +11,8 @@ from llmqsim.cost.kernels import step_ns
 from llmqsim.engine import rules
 from llmqsim.engine.compiled.split.blocks.kernels import release, take
 from llmqsim.engine.compiled.split.entry.kernels import admit_waiting, bring_in
-from llmqsim.engine.compiled.split.layout import *  # noqa: F403  (names of words, nothing else)
-from llmqsim.engine.compiled.split.queue.kernels import look, tally
+from llmqsim.engine.compiled.split.layout import *  # names of words, nothing else
+from llmqsim.engine.compiled.split.queue.kernels import all_waiting, look, tally
 from llmqsim.engine.compiled.split.step.kernels import ask, at_most, grant, start, step_at
 from llmqsim.jit import kernel
 
@@ -97,8 +97,11 @@ def form(arena, state, marks, resumed, costs, params, at, now):
         began = arena[at + R_TO_BEGIN] > to_begin
         again = is_empty(arena, step) and (began or (preempted and arena[at + R_STEPS] == 0))
     arena[at + R_BLOCKED_BY] = blocked_by
+    arena[step + T_WAITING] = all_waiting(arena, at)
+    arena[step + T_BLOCKS] = arena[at + R_USABLE] - arena[at + R_FREE]
     arena[at + U_RUNNING_PEAK] = max(arena[at + U_RUNNING_PEAK], arena[at + R_RUNNING])
-    arena[at + U_BLOCKS_PEAK] = max(arena[at + U_BLOCKS_PEAK], arena[at + R_USABLE] - arena[at + R_FREE])
+    arena[at + U_WAITING_PEAK] = max(arena[at + U_WAITING_PEAK], arena[step + T_WAITING])
+    arena[at + U_BLOCKS_PEAK] = max(arena[at + U_BLOCKS_PEAK], arena[step + T_BLOCKS])
     if is_empty(arena, step):
         return False
     price(arena, costs, params, at, step, attention_ns)

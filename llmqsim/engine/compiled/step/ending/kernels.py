@@ -19,7 +19,7 @@ from llmqsim.engine.compiled.columns import (
     WAIT_PREEMPTED,
     WAIT_STEP,
 )
-from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
+from llmqsim.engine.compiled.layout import *  # names of words, nothing else
 from llmqsim.engine.compiled.orders import left
 from llmqsim.engine.compiled.queue.kernels import entry_at
 from llmqsim.engine.compiled.step.forming.kernels import start
@@ -247,6 +247,6 @@ def book_step(arena, params, base, step, now):
         arena[log + 3] = decodes
         arena[log + 4] = prefill
         arena[log + 5] = arena[step + T_RUNNING]
-        arena[log + 6] = arena[base + R_QUEUED] + arena[base + R_PREEMPTED]
-        arena[log + 7] = arena[base + R_USABLE_BLOCKS] - arena[base + R_FREE_BLOCKS]
+        arena[log + 6] = arena[step + T_WAITING]
+        arena[log + 7] = arena[step + T_BLOCKS]
         arena[log + 8] = arena[base + R_AWAITED_SINCE_NS]

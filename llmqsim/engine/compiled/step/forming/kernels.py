@@ -8,8 +8,8 @@ from __future__ import annotations
 from llmqsim.cost.kernels import step_ns
 from llmqsim.engine import rules
 from llmqsim.engine.compiled.batchers import draft_with
-from llmqsim.engine.compiled.books.kernels import look, tally
-from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
+from llmqsim.engine.compiled.books.kernels import all_waiting, look, tally
+from llmqsim.engine.compiled.layout import *  # names of words, nothing else
 from llmqsim.engine.compiled.orders import catch_up, look_again, ran
 from llmqsim.engine.compiled.step.rows.kernels import attention, step_at
 from llmqsim.engine.compiled.swap.kernels import with_copies
@@ -34,6 +34,7 @@ def form(batcher, table, arena, costs, params, base, now):
         again = arena[step + T_PREEMPTED] != 0 and rows == 0 and arena[base + R_STEPS] == 0
     arena[base + R_BLOCKED_BY] = rules.WAIT_KV if arena[step + T_PREEMPTED] != 0 else arena[step + T_BLOCKED_BY]
     note_peaks(arena, base)
+    note_state(arena, base, step)
     catch_up(batcher.order, table, arena, base, now)
     if rows == 0:
         return False
@@ -84,10 +85,18 @@ def clear(arena, step):
 
 @kernel
 def note_peaks(arena, base):
-    """Most slots and blocks held after forming."""
+    """Most slots and blocks held, and most who wait, after forming."""
+    arena[base + U_WAITING_PEAK] = max(arena[base + U_WAITING_PEAK], all_waiting(arena, base))
     arena[base + U_RUNNING_PEAK] = max(arena[base + U_RUNNING_PEAK], arena[base + R_RUNNING])
     held = arena[base + R_USABLE_BLOCKS] - arena[base + R_FREE_BLOCKS]
     arena[base + U_BLOCKS_PEAK] = max(arena[base + U_BLOCKS_PEAK], held)
+
+
+@kernel
+def note_state(arena, base, step):
+    """For the log: who waits, and what is held, now that the step is formed."""
+    arena[step + T_WAITING] = all_waiting(arena, base)
+    arena[step + T_BLOCKS] = arena[base + R_USABLE_BLOCKS] - arena[base + R_FREE_BLOCKS]
 
 
 @kernel

@@ -8,7 +8,7 @@ from __future__ import annotations
 from llmqsim.cost.kernels import prefill_attention_ns
 from llmqsim.engine import rules
 from llmqsim.engine.compiled.columns import GENERATED, MAX_ITL, PROMPT_TOKENS, REPLICA_OF
-from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
+from llmqsim.engine.compiled.layout import *  # names of words, nothing else
 from llmqsim.jit import kernel
 
 
@@ -78,7 +78,7 @@ def put(arena, base, step, slot, tokens):
         arena[at + S_KNOWN] += 1
     if rules.is_decode(computed, tokens):
         arena[row + D_QUERY] = 0
-        arena[row + D_KV] = end + arena[at + S_PADDING]
+        arena[row + D_KV] = rules.padded_context(end, arena[at + S_PADDING], arena[G_LONGEST])
         arena[step + T_DECODES] += 1
         arena[step + T_KV] += arena[row + D_KV]
     else:
