@@ -42,9 +42,10 @@ QUEUED = {"router": QUEUE, "slots": QUEUE, "token_budget": QUEUE, "step": STEPS,
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """problem : NO_HARDWARE (the SLO is kept), QUEUE, MEMORY or STEPS (missed, and the hardware is not full), BOTH (missed, and
-    neither idle nor full), HARDWARE (missed, and full), CLIENT (missed, not full, and requests wait longest where they are sent). cause : what requests waited for most (a key of
-    metrics.waiting.WORDS), None where the SLO is kept or nobody waited.
+    """problem : NO_HARDWARE (the SLO is kept), QUEUE, MEMORY or STEPS (missed, and the hardware is not full), BOTH
+    (missed, and neither idle nor full), HARDWARE (missed, and full), CLIENT (missed, not full, and requests wait
+    longest where they are sent). cause : what requests waited for most (a key of metrics.waiting.WORDS), None where the
+    SLO is kept or nobody waited.
     """
 
     problem: str
@@ -63,8 +64,8 @@ def diagnose(
     """The verdict of a run. Pure.
 
     attainment, wanted : share of arrivals that keep the SLO, and the share asked for. utilisation : throughput over
-    saturated throughput. waiting_for : of Result.summary(). held_s : mean time for which a cap of the clients held a request
-    back, seconds.
+    saturated throughput. waiting_for : of Result.summary(). held_s : mean time for which a cap of the clients held a
+    request back, seconds.
     """
     kept = (
         f"{100 * attainment:.1f} % keep the SLO ({100 * wanted:g} % asked for) at {100 * utilisation:.0f} % utilisation"

@@ -1,4 +1,4 @@
-"""The screen of `llmqsim advise`: the verdict and its cause, the table of levers, the best stack, what is left to buy."""
+"""The screen of `llmqsim advise`: verdict and cause, the table of levers, the best stack, what is left to buy."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _causes(told: dict[str, Any]) -> list[tuple[str, str]]:
 def _now(told: dict[str, Any]) -> str:
     base = told["base"]
     said = [
-        f"{_share(base['attainment'])} of {percent(base['attainment']['asked'])} asked for ({base['attainment']['objective']})",
+        f"{_share(its := base['attainment'])} of {percent(its['asked'])} asked for ({its['objective']})",
         f"{figures(told['rate_per_s'])} req/s arrive, {_rate(base['capacity_per_s'])} keep the SLO",
         _price(base),
     ]
@@ -128,10 +128,19 @@ def _stack(told: dict[str, Any]) -> list[tuple[str, str]]:
         return [] if told["verdict"] == "no_hardware_needed" else [("best stack", "no lever is shown to help")]
     kept = "kept" if one["kept"] else "not kept"
     rows = [
-        ("best stack", " + ".join(one["levers"]) + (f"{MARK} changes the model's outputs" if one["changes_answers"] else ": the model's outputs stay as they are")),
+        (
+            "best stack",
+            " + ".join(one["levers"])
+            + (
+                f"{MARK} changes the model's outputs"
+                if one["changes_answers"]
+                else ": the model's outputs stay as they are"
+            ),
+        ),
         (
             "",
-            f"{_share(one['attainment'])} on fresh replications, {kept}; {_rate(one['capacity_per_s'])} req/s within the SLO",
+            f"{_share(one['attainment'])} on fresh replications, {kept}; "
+            f"{_rate(one['capacity_per_s'])} req/s within the SLO",
         ),
     ]
     if one["vllm_serve"]:
@@ -146,7 +155,8 @@ def _hardware(told: dict[str, Any]) -> list[tuple[str, str]]:
     rows, left, spared = [], told["hardware"], told["gpus_spared"]
     if left is not None and left["add_gpus"]:
         each = ", ".join(f"{number} {name}" for name, number in left["add_replicas"].items() if number)
-        said = f"{count(left['add_gpus'], 'GPU')} more ({each}): {_share(left['attainment'])}; most are wanted by: {left['phase']}"
+        said = f"{count(left['add_gpus'], 'GPU')} more ({each}): {_share(left['attainment'])}"
+        said += f"; most are wanted by: {left['phase']}"
         rows.append(("buy", said))
     elif left is not None:
         rows.append(("buy", f"{left['reason']}: {left['explanation']}"))

@@ -2,9 +2,10 @@
 
     python -m tests.scenarios.advise_problems 10 [CAUSE ...]
 
-draws so many problems of each cause over models, GPUs, rates and lengths, asks advise, and simulates its advice under a seed
-that it has not seen. The problems are the same in every process. What is right is known from how a problem is made: the sound
-deployment keeps the SLO, the same with one thing wrong does not, and both are checked by runs before anybody is asked.
+draws so many problems of each cause over models, GPUs, rates and lengths, asks advise, and simulates its advice under
+a seed that it has not seen. The problems are the same in every process. What is right is known from how a problem is
+made: the sound deployment keeps the SLO, the same with one thing wrong does not, and both are checked by runs before
+anybody is asked.
 """
 
 from __future__ import annotations
@@ -64,18 +65,27 @@ def _length(mean: float, cv: float, most: int) -> Mapping:
     return {"lognormal": {"mean": round(mean), "cv": cv}, "max": most}
 
 
-def _base(draw: np.random.Generator, prompt: tuple[float, float] = (300, 1500), answer: tuple[float, float] = (80, 300)) -> Mapping:
+def _base(
+    draw: np.random.Generator, prompt: tuple[float, float] = (300, 1500), answer: tuple[float, float] = (80, 300)
+) -> Mapping:
     """A chat service on one to four GPUs. The rate is set later, from what the sound deployment carries."""
     cv = float(draw.choice([0.5, 0.8, 1.0]))
-    lengths = {"prompt": _length(_between(draw, *prompt), cv, 8000), "output": _length(_between(draw, *answer), cv, 1500)}
+    lengths = {
+        "prompt": _length(_between(draw, *prompt), cv, 8000),
+        "output": _length(_between(draw, *answer), cv, 1500),
+    }
     return {
         "workload": {"requests": 900, "arrivals": {"process": "poisson", "rate": 1.0}, "lengths": lengths},
         "model": str(draw.choice(["llama-3.1-8b", "qwen2.5-7b", "mistral-7b"])),
         "gpu": str(draw.choice(["h100-sxm", "a100-sxm-80gb", "h200"])),
         "replicas": int(draw.choice([1, 2, 4])),
         "routing": "least_outstanding",
-        "slo": {"ttft": round(_between(draw, 0.5, 2), 2), "tpot": round(_between(draw, 0.035, 0.06), 4), "attainment": 0.95},
-    }  # fmt: skip
+        "slo": {
+            "ttft": round(_between(draw, 0.5, 2), 2),
+            "tpot": round(_between(draw, 0.035, 0.06), 4),
+            "attainment": 0.95,
+        },
+    }
 
 
 def _with(base: Mapping, **changes: Any) -> Mapping:
@@ -90,7 +100,9 @@ def _slots(draw: np.random.Generator) -> Pair:
 
 
 def _memory(draw: np.random.Generator) -> Pair:
-    base = _base(draw, prompt=(1500, 4000), answer=(300, 800)) | {"gpu": str(draw.choice(["h100-sxm", "a100-sxm-80gb"]))}
+    base = _base(draw, prompt=(1500, 4000), answer=(300, 800)) | {
+        "gpu": str(draw.choice(["h100-sxm", "a100-sxm-80gb"]))
+    }
     base = _with(base, engine={"max_model_len": 16_384})
     shares = (0.4, 0.34, 0.3, 0.28, 0.26)
     return Pair(base, [_with(base, engine={"gpu_memory_utilization": s}) for s in shares], draw.uniform(0.6, 0.85))
@@ -99,7 +111,11 @@ def _memory(draw: np.random.Generator) -> Pair:
 def _budget(draw: np.random.Generator) -> Pair:
     """Too small for the prompts, with as many slots as it allows."""
     base = _with(_base(draw, prompt=(2000, 5000), answer=(20, 60)), engine={"max_num_seqs": 32})
-    return Pair(base, [_with(base, engine={"max_num_batched_tokens": b}) for b in (128, 96, 64, 48, 32)], draw.uniform(0.6, 0.85))
+    return Pair(
+        base,
+        [_with(base, engine={"max_num_batched_tokens": b}) for b in (128, 96, 64, 48, 32)],
+        draw.uniform(0.6, 0.85),
+    )
 
 
 def _both(draw: np.random.Generator) -> Pair:
@@ -112,7 +128,10 @@ def _both(draw: np.random.Generator) -> Pair:
 def _order(draw: np.random.Generator) -> Pair:
     """Prompts with a heavy tail in one line, few slots as memory is short; the long ones may wait."""
     base = _base(draw, answer=(20, 60)) | {"replicas": 1}
-    lengths = {"prompt": {"lognormal": {"mean": round(_between(draw, 1500, 3000)), "cv": 3.0}, "max": 60_000}, "output": 40}
+    lengths = {
+        "prompt": {"lognormal": {"mean": round(_between(draw, 1500, 3000)), "cv": 3.0}, "max": 60_000},
+        "output": 40,
+    }
     base = _with(base, workload={"lengths": lengths}, engine={"max_model_len": 65_536})
     base["slo"] = {"ttft": round(_between(draw, 1, 2), 2), "attainment": 0.9}
     sound = _with(base, engine={"ordering": {"policy": "sjf", "by": "prompt", "ageing": 300}})
@@ -120,17 +139,15 @@ def _order(draw: np.random.Generator) -> Pair:
 
 
 def _priority(draw: np.random.Generator) -> Pair:
-    """Chat and batch in one line of few slots; a TPOT target that more slots would break."""
-    base = _base(draw)
-    chat = {"share": 0.5, "priority": 0, "lengths": {"prompt": _length(400, 0.8, 3000), "output": _length(100, 0.8, 600)}}
-    batch = {
-        "share": 0.5, "priority": 1, "slo": {"e2e": "30 min"},
-        "lengths": {"prompt": _length(1500, 0.8, 6000), "output": _length(_between(draw, 300, 600), 0.8, 1500)},
-    }  # fmt: skip
-    base["workload"] = {"requests": 1200, "arrivals": {"process": "gamma", "cv": 3.0, "rate": 1.0}, "classes": {"chat": chat, "batch": batch}}
+    """Chat and batch of the same lengths come in bursts, and wait in one line for a KV pool that is what it is."""
+    base = _base(draw) | {"replicas": 1}
+    classes = {"chat": {"share": 0.3, "priority": 0}, "batch": {"share": 0.7, "priority": 1, "slo": {"e2e": "30 min"}}}
+    arrivals = {"process": "gamma", "cv": 3.0, "rate": 1.0}
+    blocks = int(draw.choice([1000, 1500, 2000]))
+    base = _with(base, workload={"arrivals": arrivals, "classes": classes}, engine={"num_gpu_blocks_override": blocks})
+    base = _with(base, engine={"max_model_len": 9600})
     base["slo"] = {"ttft": round(_between(draw, 0.5, 1.5), 2), "attainment": 0.9}
-    few = _with(base, engine={"max_num_seqs": int(draw.choice([16, 32]))})
-    return Pair(_with(few, engine={"ordering": "priority"}), [few], draw.uniform(0.85, 0.97))
+    return Pair(_with(base, engine={"ordering": "priority"}), [base], draw.uniform(0.85, 0.97))
 
 
 def _routing(draw: np.random.Generator) -> Pair:
@@ -142,7 +159,9 @@ def _prefix(draw: np.random.Generator) -> Pair:
     base = _base(draw, prompt=(300, 900), answer=(40, 150))
     shared = round(_between(draw, 1500, 4000))
     lengths = {**base["workload"]["lengths"], "prompt": {**_length(shared * 1.15, 0.1, 8000), "min": shared + 16}}
-    base = _with(base, workload={"lengths": lengths, "prefix": {"shared_tokens": shared, "groups": int(draw.choice([1, 4, 16]))}})
+    base = _with(
+        base, workload={"lengths": lengths, "prefix": {"shared_tokens": shared, "groups": int(draw.choice([1, 4, 16]))}}
+    )
     off = _with(base, engine={"enable_prefix_caching": False})
     return Pair(_with(base, engine={"enable_prefix_caching": True}), [off], draw.uniform(0.6, 0.85))
 
@@ -167,8 +186,15 @@ def _too_wide(draw: np.random.Generator) -> Pair:
 
 def _too_narrow(draw: np.random.Generator) -> Pair:
     """A TPOT that one GPU does not reach, and several together do."""
-    base = _base(draw) | {"model": str(draw.choice(["qwen2.5-14b", "mistral-small-24b", "qwen2.5-32b"])), "gpu": str(draw.choice(["h100-sxm", "h200"]))}
-    base["slo"] = {"ttft": 1.0, "tpot": {"qwen2.5-14b": 0.010, "mistral-small-24b": 0.015, "qwen2.5-32b": 0.018}[base["model"]], "attainment": 0.95}
+    base = _base(draw) | {
+        "model": str(draw.choice(["qwen2.5-14b", "mistral-small-24b", "qwen2.5-32b"])),
+        "gpu": str(draw.choice(["h100-sxm", "h200"])),
+    }
+    base["slo"] = {
+        "ttft": 1.0,
+        "tpot": {"qwen2.5-14b": 0.010, "mistral-small-24b": 0.015, "qwen2.5-32b": 0.018}[base["model"]],
+        "attainment": 0.95,
+    }
     return Pair(base | {"replicas": 1, "tensor_parallel_size": 4}, [base | {"replicas": 4}], draw.uniform(0.5, 0.8))
 
 
@@ -275,8 +301,11 @@ def _carried(mapping: Mapping) -> float | None:
 
 @dataclass(frozen=True)
 class Solved:
-    """What advise said of a problem. first : the planted cause came first. inside : the promised interval holds the mean of
-    fresh runs. kept : that mean keeps the SLO."""
+    """What advise said of a problem.
+
+    first : the planted cause came first. inside : the promised interval holds the mean of fresh runs. kept : that mean
+    keeps the SLO.
+    """
 
     cause: str
     number: int
@@ -324,26 +353,33 @@ def _fresh(path: str, told: Mapping, number: int) -> float | None:
     return found.told()["mean"]
 
 
-def main(problems: int, causes: list[str]) -> None:
+def main(numbers: range, causes: list[str]) -> None:
     """Print a line a problem, and a line a cause."""
-    print("cause              problem  named first       lever               stack                          promised  CPU s")
+    print(f"{'cause':<18}problem  {'named first':<15}{'lever':<19}{'stack':<31}promise  CPU s  verdict")
     for cause in causes:
         done = []
-        for number in range(problems):
-            one = solve(cause, number)
-            done.append(one)
+        for number in numbers:
+            done.append(one := solve(cause, number))
             held = {True: "holds", False: "missed", None: "–"}[one.inside]
             print(
-                f"{cause:<19}{number:>7}  {one.named:<18}{one.lever or '–':<20}{' + '.join(one.stack) or '–':<31}{held:<9}"
-                f"{one.cpu_s:6.1f}  {one.verdict}", flush=True,
-            )  # fmt: skip
+                f"{cause:<18}{number:>7}  {one.named:<15}{one.lever or '–':<19}{' + '.join(one.stack) or '–':<31}"
+                f"{held:<7}{one.cpu_s:7.1f}  {one.verdict}",
+                flush=True,
+            )
         known, times = [one for one in done if one.inside is not None], [one.cpu_s for one in done]
         print(
-            f"{cause}: named first in {sum(o.first for o in done)} of {len(done)}; the promise holds the fresh mean in "
-            f"{sum(bool(o.inside) for o in known)} of {len(known)}; kept in {sum(bool(o.kept) for o in known)}; CPU s: median "
-            f"{np.median(times):.1f}, most {max(times):.1f}", flush=True,
-        )  # fmt: skip
+            f"{cause}: named first in {sum(one.first for one in done)} of {len(done)}; the promise holds the fresh "
+            f"mean in {sum(bool(one.inside) for one in known)} of {len(known)}, which keeps the SLO in "
+            f"{sum(bool(one.kept) for one in known)}; CPU s: median {np.median(times):.1f}, most {max(times):.1f}",
+            flush=True,
+        )
+
+
+def _numbers(asked: str) -> range:
+    """ "10": problems 0 to 9; "4-9": these."""
+    first, _, last = asked.rpartition("-")
+    return range(int(first), int(last) + 1) if first else range(int(last))
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 10, sys.argv[2:] or list(KINDS))
+    main(_numbers(sys.argv[1] if len(sys.argv) > 1 else "10"), sys.argv[2:] or list(KINDS))

@@ -173,7 +173,7 @@ def test_experts_are_spread_where_there_are_any():
 
 
 def test_budget_and_slots_move_together_where_one_bounds_the_other():
-    """vLLM refuses a budget below max_num_seqs: each pair must be one that it takes, and that one of them alone is not."""
+    """vLLM refuses a budget below max_num_seqs: each pair must be one that it takes, while one of them alone is not."""
     slots = 1024
     pairs = [dict(lever.sets) for lever in levers(engine={"max_num_seqs": slots})["budget_and_slots"]]
     assert {one["engine.max_num_batched_tokens"] for one in pairs} == {128, 256, 512}
@@ -206,7 +206,13 @@ def test_classes_bring_their_levers():
 
 @pytest.mark.parametrize(
     ("replicas", "work", "counts"),
-    [(4, (1, 1), [2, 2]), (4, (1, 9), [1, 3]), (8, (3, 1), [6, 2]), (3, (1, 1, 100), [1, 1, 1]), (10, (5, 3, 2), [5, 3, 2])],
+    [
+        (4, (1, 1), [2, 2]),
+        (4, (1, 9), [1, 3]),
+        (8, (3, 1), [6, 2]),
+        (3, (1, 1, 100), [1, 1, 1]),
+        (10, (5, 3, 2), [5, 3, 2]),
+    ],
 )
 def test_replicas_are_divided_in_proportion(replicas, work, counts):
     """By hand: the largest remainder, at least one each."""
@@ -215,7 +221,7 @@ def test_replicas_are_divided_in_proportion(replicas, work, counts):
 
 def test_a_cap_of_the_clients_is_a_lever_and_the_rate_is_that_of_what_is_due():
     workload = BASE["workload"] | {"clients": {"max_in_flight": 3}}
-    scenario = from_mapping(BASE | {"workload": workload})
+    scenario = from_mapping(BASE | {"workload": workload, "run": {"engine": "reference"}})
     facts = Trial(prepare(scenario)).facts
     assert facts.rate_per_s == 4 and facts.cap == 3 and facts.held_s > 0
     sets = [lever.sets for lever in all_levers(facts) if lever.name == "client_cap"]
@@ -223,10 +229,20 @@ def test_a_cap_of_the_clients_is_a_lever_and_the_rate_is_that_of_what_is_due():
     assert "client_cap" not in levers() and Trial(prepare(from_mapping(BASE))).facts.held_s == 0
 
 
-def row(name: str, cures: str, attainment: float, capacity: float, changes_answers=False, enough=False, plain=False) -> Row:
+def row(
+    name: str, cures: str, attainment: float, capacity: float, changes_answers=False, enough=False, plain=False
+) -> Row:
     """A lever that is shown to help by so much."""
     lever = Lever(name, name, (("x", 1),), cures, changes_answers)
-    return Row(lever, None, {"difference": attainment, "verdict": BETTER}, {"difference": capacity, "verdict": BETTER}, [], enough, plain)
+    return Row(
+        lever,
+        None,
+        {"difference": attainment, "verdict": BETTER},
+        {"difference": capacity, "verdict": BETTER},
+        [],
+        enough,
+        plain,
+    )
 
 
 def test_the_cause_of_the_most_helpful_lever_comes_first_whatever_else_the_run_shows():
@@ -253,7 +269,7 @@ def test_what_changes_answers_comes_first_only_where_it_is_wanted(lossy, first):
 
 
 def test_a_run_that_does_not_settle_is_no_evidence_above_today_s_load():
-    """Forty requests at fifty times the load are over in a moment: whatever they attain, nothing is known of a backlog."""
+    """Forty requests at fifty times the load are over in a moment: whatever they attain, no backlog is told."""
     trial = Trial(prepare(from_mapping(BASE | {"slo": {"ttft": "1 h"}})))
     assert trial.first_margin(1.0) > 0 > trial.first_margin(50.0)
 

@@ -1,4 +1,4 @@
-"""advise: what every lever short of hardware would give, the best stack of them, what is wrong, and what is left to buy."""
+"""advise: what every lever short of hardware would give, the best stack, what is wrong, and what is left to buy."""
 
 from __future__ import annotations
 
@@ -128,7 +128,9 @@ def _verdict(now: Attained, stack: Stack, left: dict[str, Any] | None) -> str:
 def _filled(base: Trial, now: Attained) -> dict[str, Any]:
     """How full the servers are, and whose problem the missing attainment is by that rule (planner/utilisation.py)."""
     told = now.told()
-    found = diagnose(told["mean"] or 0.0, told["asked"], base.utilisation, base.facts.summary["waiting_for"], base.facts.held_s)
+    found = diagnose(
+        told["mean"] or 0.0, told["asked"], base.utilisation, base.facts.summary["waiting_for"], base.facts.held_s
+    )
     return {"utilisation": base.utilisation, "problem": found.problem, "problem_says": found.sentence}
 
 
@@ -218,6 +220,11 @@ def _notes(base: Trial, stack: Stack, rows: Sequence[Row], longer: str | None) -
     notes = []
     if longer is not None:
         notes.append(longer)
+    judged_by = stack.attained.last
+    if judged_by is not None and len(judged_by.table) > len(base.facts.table):
+        whose = "of the stack" if stack.levers else "as it is"
+        told = f"the attainment {whose} is of runs of {len(judged_by.table):,} requests"
+        notes.append(f"{told}: shorter ones do not show whether a backlog grows")
     if base.alike:
         notes.append(ONE_TRAFFIC)
     for what, trial in (
@@ -238,7 +245,7 @@ def _notes(base: Trial, stack: Stack, rows: Sequence[Row], longer: str | None) -
         notes.append(f"{', '.join(slow)}: only the reference engine runs it, so there are fewer runs and no capacity")
     if any(row.lever.changes_answers for row in rows if row.helps):
         notes.append(
-            "levers marked * change the model's outputs (weights or KV in fewer bits): check the quality of answers on your "
-            "own tasks; all others leave the tokens as they are, and come first"
+            "levers marked * change the model's outputs (weights or KV in fewer bits): check the quality of answers on "
+            "your own tasks; all others leave the tokens as they are, and come first"
         )
     return notes

@@ -1,4 +1,4 @@
-"""What is wrong, by rule: first what the most helpful lever removes, then what shows its mark and has a lever that helps."""
+"""What is wrong, by rule: first what the most helpful lever removes, then marks with a lever that helps."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ from llmqsim.planner.utilisation import SATURATED
 def causes(
     facts: Facts, rows: Sequence[Row], utilisation: float, short: bool, lossy: bool = True
 ) -> list[dict[str, Any]]:
-    """Causes, the first one first: cause, says, evidence, lever, gain. short : the SLO is missed with all levers pulled.
+    """Causes, the first one first: cause, says, evidence, lever, gain.
 
-    utilisation : throughput over saturated throughput, as it is or with all levers pulled, what is more. lossy : are levers
-    wanted that may change answers? Where they are not, what they mend comes after what the others do.
+    short : the SLO is missed with all levers pulled. utilisation : throughput over saturated throughput, as it is or
+    with all levers pulled, what is more. lossy : are levers wanted that may change answers? Where they are not, what
+    they mend comes after what the others do.
     """
-
-    helping = sorted((row for row in rows if row.helps and row.lever.buys is None), key=lambda r: r.rank(lossy), reverse=True)
+    helping = sorted(
+        (row for row in rows if row.helps and row.lever.buys is None), key=lambda r: r.rank(lossy), reverse=True
+    )
     found: dict[str, dict[str, Any]] = {}
     for row in helping:
         cause = row.lever.cures

@@ -16,7 +16,7 @@ COMPUTING = ("both", "prefill")
 
 
 def levers(facts: Facts) -> Iterator[Lever]:
-    """All of them that could change anything: priorities that nobody looks at, deadlines that differ, classes that mix."""
+    """All of them: priorities that nobody looks at, deadlines that differ, classes that mix."""
     if facts.prioritised:
         for preempt in (False, True):
             sets = everywhere(facts, "engine.ordering", lambda p, how=preempt: _priority(facts, p, how), COMPUTING)
@@ -48,7 +48,7 @@ def _deadlines(facts: Facts) -> Iterator[Lever]:
 
 
 def _apart(facts: Facts) -> Iterator[Lever]:
-    """Replicas of its own for each class: as many as its part of the tokens asks for, and one more or less for the first."""
+    """Replicas of its own for each class: by its part of the tokens, and one more or less for the first."""
     tokens = (facts.table.prompt_tokens + facts.table.output_tokens).astype(float)
     work = np.bincount(facts.table.class_id, tokens, minlength=len(facts.table.classes))
     for shift in (0, 1, -1):
@@ -69,12 +69,14 @@ def _groups(facts: Facts, place: Place, work: np.ndarray, shift: int) -> Any:
     if min(counts) < 1:
         return None
     ends = np.cumsum(counts)
-    groups = {name: list(range(end - count, end)) for name, count, end in zip(names, counts, ends.tolist(), strict=True)}
+    groups = {
+        name: list(range(end - count, end)) for name, count, end in zip(names, counts, ends.tolist(), strict=True)
+    }
     return {"policy": "by_class", "groups": groups, **kept(routed(facts, place))}
 
 
 def divided(replicas: int, work: np.ndarray) -> list[int]:
-    """Replicas for each class in proportion to its work, at least one each; what is left over by the largest remainder."""
+    """Replicas for each class in proportion to its work, at least one each; the rest by the largest remainder."""
     wanted = work / work.sum() * replicas
     counts = np.maximum(1, np.floor(wanted)).astype(int)
     while counts.sum() < replicas:

@@ -27,7 +27,7 @@ ranker's Kendall's tau of about 0.6 (docs/policies.md)"""
 
 @dataclass(frozen=True)
 class Place:
-    """Servers of one kind. prefix : what their keys begin with in a scenario ("" or "pools.NAME."). role : of a pool."""
+    """Servers of one kind. prefix : what their keys begin with ("" or "pools.NAME."). role : of a pool."""
 
     prefix: str
     servers: Servers
@@ -118,6 +118,11 @@ class Facts:
     def prioritised(self) -> bool:
         """Do requests say how urgent they are?"""
         return len(np.unique(self.table.priority)) > 1
+
+    def written(self, place: Place) -> Any:
+        """The part of the scenario that says how the servers of a place are: a pool's, or the whole."""
+        pools = self.scenario.spec.pools
+        return self.scenario.spec if pools is None or not place.prefix else pools[place.name]
 
     @property
     def pooled(self) -> bool:

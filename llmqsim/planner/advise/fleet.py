@@ -81,8 +81,7 @@ def _by_length(facts: Facts, share: float) -> Lever:
 
 def routed(facts: Facts, place: Place) -> Any:
     """How requests get to the replicas of a place."""
-    spec = facts.scenario.spec
-    return (spec.pools[place.name] if place.prefix else spec).routing
+    return facts.written(place).routing
 
 
 def kept(now: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What is left to buy once every lever is pulled: how many GPUs, for which phase; and how many the levers have spared."""
+"""What is left to buy once every lever is pulled: how many GPUs, for which phase; how many the levers have spared."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EFFORT = Effort(search=3, judge=10, most_replicas=MOST_REPLICAS, headroom=False)
 
 
 def needed(stack: Stack) -> dict[str, Any]:
-    """How many GPUs the stack still wants: phase, add_replicas, add_gpus, attainment; the reason where no number helps."""
+    """GPUs that the stack still wants: phase, add_replicas, add_gpus, attainment; the reason where no number helps."""
     if stack.trial.facts.split:
         return _pools(stack.trial)
     if stack.trial.facts.pooled:
@@ -83,15 +83,16 @@ def _told(added: dict[str, int], places: tuple[Place, ...], attained: Attained) 
 
 def _nothing(reason: str | None, sentence: str) -> dict[str, Any]:
     return {
-        "phase": None, "add_replicas": None, "add_gpus": None, "attainment": None, "reason": reason, "explanation": sentence,
+        "phase": None, "add_replicas": None, "add_gpus": None, "attainment": None,
+        "reason": reason, "explanation": sentence,
     }  # fmt: skip
 
 
 def spared(base: Trial, stack: Stack) -> dict[str, Any] | None:
     """GPUs that the traffic takes without the levers and with them, and the difference, paired over replications.
 
-    Each replication has its own smallest number of replicas that keeps the SLO; None where levers are not replicas of one
-    kind, or one kind of run can't be made larger.
+    Each replication has its own smallest number of replicas that keeps the SLO; None where levers are not replicas of
+    one kind, or one kind of run can't be made larger.
     """
     if not stack.levers or base.facts.pooled or stack.trial.facts.pooled or base.alike:
         return None

@@ -1,4 +1,4 @@
-"""Levers that move two settings at once, because one bounds the other: no single change would be allowed, or would help."""
+"""Levers that move two settings at once, because one bounds the other: no single change is allowed, or helps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Levers of parallelism: every way to cut the GPUs that there are into replicas, and whole experts or slices of them."""
+"""Levers of parallelism: every way to cut the GPUs that there are into replicas; whole experts or slices of them."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def _cut(facts: Facts, place: Place, tp: int, pp: int, replicas: int) -> tuple[t
     values: dict[str, Any] = {"tensor_parallel_size": tp, "pipeline_parallel_size": pp, "replicas": replicas}
     if pp == place.options.pipeline_parallel_size:
         del values["pipeline_parallel_size"]
-    spec = facts.scenario.spec
-    owner = spec.pools[place.name] if place.prefix else spec
-    if place.replicas == 1 and replicas > 1 and owner.routing.policy == "round_robin":
+    if place.replicas == 1 and replicas > 1 and facts.written(place).routing.policy == "round_robin":
         values["routing"] = "least_outstanding"
     stated = [key for key in STATED_POOLS if getattr(place.options, key)]
-    return tuple((place.prefix + key, value) for key, value in (*values.items(), *((f"engine.{k}", None) for k in stated)))
+    return tuple(
+        (place.prefix + key, value) for key, value in (*values.items(), *((f"engine.{k}", None) for k in stated))
+    )
 
 
 def _told(replicas: int, tp: int, pp: int) -> str:
@@ -58,7 +58,9 @@ def _told(replicas: int, tp: int, pp: int) -> str:
 
 def _beside(sets: tuple[tuple[str, Any], ...]) -> str:
     """What else a layout changes, in words."""
-    said = [", to the replica with the fewest requests in flight"] if any(k.endswith("routing") for k, _ in sets) else []
+    said = (
+        [", to the replica with the fewest requests in flight"] if any(k.endswith("routing") for k, _ in sets) else []
+    )
     said += [", KV pool as computed"] if any(v is None for _, v in sets) else []
     return "".join(said)
 
@@ -68,7 +70,7 @@ def _experts(facts: Facts, place: Place) -> Iterator[Lever]:
     model = place.servers.model
     if not model.experts or place.servers.tensor_parallel_size < 2:
         return
-    engine = (facts.scenario.spec.pools[place.name] if place.prefix else facts.scenario.spec).engine
+    engine = facts.written(place).engine
     if (engine.data_parallel_size or 1) > 1:
         return
     on = not engine.enable_expert_parallel

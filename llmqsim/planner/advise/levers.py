@@ -2,8 +2,8 @@
 
 `levers` lists all that make sense for a scenario, as it is written; whether one helps is measured, not guessed. Several
 levers of one name are values of one setting, of which the best is kept. Those of settings are in settings.py, those of
-routing and pools in fleet.py, of parallelism in layout.py, of classes of traffic in classes.py; joint.py moves two settings
-that bound each other.
+routing and pools in fleet.py, of parallelism in layout.py, of classes of traffic in classes.py; joint.py moves two
+settings that bound each other.
 """
 
 from __future__ import annotations

@@ -68,7 +68,8 @@ def _whales(facts: Facts) -> str | None:
     if long < HEAVY * middle:
         return None
     tokens = float(np.sort(prompts)[-max(1, len(prompts) // 50) :].sum() / prompts.sum())
-    return f"P99 of prompts is {long / middle:.0f} times the median; 2 % of the prompts hold {100 * tokens:.0f} % of the tokens"
+    tail = f"2 % of the prompts hold {100 * tokens:.0f} % of the tokens"
+    return f"P99 of prompts is {long / middle:.0f} times the median; {tail}"
 
 
 def _ratio(facts: Facts) -> str | None:
@@ -114,12 +115,17 @@ def _prefix(facts: Facts) -> str | None:
     if not (repeated := facts.repeated):
         return None
     found = (facts.summary.get("prefix_cache") or {}).get("hit_share") or 0.0
-    return f"{100 * repeated:.0f} % of the prompt tokens were computed for another prompt before; {100 * found:.0f} % are found cached"
+    said = f"{100 * repeated:.0f} % of the prompt tokens were computed for another prompt before"
+    return f"{said}; {100 * found:.0f} % are found cached"
 
 
 def _classes(facts: Facts) -> str | None:
     kept = [slo.kept(facts.table, one, facts.result.measured) for one in facts.objectives]
-    told = [f"{one.label} {100 * k['share']:.0f} %" for one, k in zip(facts.objectives, kept, strict=True) if k["share"] is not None]
+    told = [
+        f"{one.label} {100 * k['share']:.0f} %"
+        for one, k in zip(facts.objectives, kept, strict=True)
+        if k["share"] is not None
+    ]
     if not facts.classed and not facts.prioritised:
         return None
     return f"in one queue: {', '.join(told)}"

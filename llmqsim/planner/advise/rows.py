@@ -1,4 +1,4 @@
-"""Levers measured: a first look at all of them, then paired replications of those that may help, and who pays for it."""
+"""Levers measured: a first look at all of them, then paired replications of those that may help, and who pays."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MATTERS_LOAD, MATTERS_SHARE = 0.02, 0.01
 MOST_TIES = 3
 """higher loads at which two values of a setting are told apart that keep the SLO at all those of the first look"""
 WORSE_SHARE, WORSE_TIME = 0.01, 0.1
-"""a group is told to pay where its attainment falls by a point, or its P99 of TTFT or mean E2E rises by a tenth, shown"""
+"""a group pays where its attainment falls by a point, or its P99 of TTFT or mean E2E rises by a tenth, shown"""
 RATE = Metric("capacity", "capacity", "/s", HIGHER)
 ATTAINMENT = Metric("attainment", "attainment", "share", HIGHER)
 GROUP_FIGURES = {"attainment": WORSE_SHARE, "ttft_s.p99": WORSE_TIME, "e2e_s.mean": WORSE_TIME}
@@ -61,8 +61,8 @@ class Row:
         return self.helps and (enough or self.attainment["difference"] >= MATTERS_SHARE)
 
     def rank(self, lossy: bool = False) -> tuple:
-        """What levers are compared by, the greatest first: those that leave answers as they are; that keep the SLO alone;
-        of these, that mend what the run shows; then by gain. lossy : are levers wanted that may change answers?"""
+        """What levers are compared by, the greatest first: do they leave answers as they are; keep the SLO alone; of
+        these, mend what the run shows; then the gain. lossy : are levers wanted that may change answers?"""
         return (lossy or not self.lever.changes_answers, self.enough, self.enough and self.plain, *self.gain)
 
     @property
@@ -80,7 +80,7 @@ class Dropped:
 
 
 def look(bench: Bench, base: Trial, levers: Sequence[Lever]) -> tuple[list[tuple[Lever, Trial]], list[Dropped]]:
-    """One paired run of each lever at the load as it is, and where the SLO breaks; the best value of each name stays."""
+    """A paired run of each lever at the load as it is, and where the SLO breaks; the best value of each name stays."""
     factors = _factors(base)
     before = {factor: base.first_margin(factor) for factor in factors}
     best: dict[str, tuple[float, Lever, Trial]] = {}
@@ -111,7 +111,7 @@ Looked = tuple[float, Lever, Trial]
 
 
 def _better(one: Looked, other: Looked, factor: float) -> tuple[Looked, Looked]:
-    """The better of two values of one setting, then the other. Those that tie meet at higher loads until they do not."""
+    """The better of two values of one setting, then the other. Those that tie meet at higher loads until they don't."""
     gains = [one[0], other[0]]
     for _ in range(MOST_TIES):
         if abs(gains[0] - gains[1]) >= WORTH or not (one[2].searchable and other[2].searchable):

@@ -77,7 +77,7 @@ def _more_slots(place: Place, factor: int) -> int | None:
 
 
 def _slots_within_tpot(facts: Facts) -> int | None:
-    """How many may run so that a mean step keeps the tightest TPOT target; None without one, or where one alone is late."""
+    """How many may run so that a mean step keeps the tightest TPOT target; None without one, or if one is late."""
     limits = [one.limits_s["tpot_s"] for one in facts.objectives if "tpot_s" in one.limits_s]
     if not limits or facts.bounds.stations:
         return None
@@ -140,14 +140,14 @@ def _order(facts: Facts) -> Iterator[Lever]:
     if sets:
         sets = sets if known else (("workload.predictor", told), *sets)
         quality = ", ".join(f"{key} {value}" for key, value in told.items() if key != "policy")
-        says = f"shortest first by prompt and predicted answer ({' '.join([told['policy'], quality]).strip()}), with ageing"
+        by = " ".join([told["policy"], quality]).strip()
+        says = f"shortest first by prompt and predicted answer ({by}), with ageing"
         yield Lever("order_by_prediction", says, sets, HEAD_OF_LINE)
 
 
 def ordering_of(facts: Facts, place: Place) -> str:
     """Name of the ordering of a place."""
-    spec = facts.scenario.spec
-    return (spec.pools[place.name] if place.prefix else spec).engine.ordering.policy
+    return facts.written(place).engine.ordering.policy
 
 
 def _work(facts: Facts) -> Iterator[Lever]:

@@ -71,7 +71,7 @@ def _fewer(bench: Bench, pulled: list[Lever], current: Trial) -> tuple[list[Leve
 
 
 def _again(bench: Bench, current: Trial, done: set[str]) -> list[Row]:
-    """Rows of what may help on top of the stack, which may be more than helped before. done : names of what is pulled."""
+    """Rows of what may help on top of the stack, more than helped before, maybe. done : names of what is pulled."""
     left = [one for one in all_levers(current.facts) if one.buys is None and one.name not in done]
     chosen = look(bench, current, left)[0][:AGAIN]
     return without_idle_parts([measure(current, lever, trial) for lever, trial in chosen])[0]

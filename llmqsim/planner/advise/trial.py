@@ -1,6 +1,6 @@
-"""A scenario with some levers pulled, and what it gives: attainment at the load as it is, and the load that the SLO allows.
+"""A scenario with some levers pulled, and what it gives: attainment at the load as it is, and what the SLO allows.
 
-All trials share their random numbers, replication by replication, so that differences are known far better than figures.
+All trials share their random numbers, replication by replication, so that differences are known better than figures.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ MOST_REPLICATIONS, FEWEST_REPLICATIONS = 10, 5
 REQUESTS = 60_000
 """over all replications of a load: what decides how many there are"""
 SLOW_REPLICATIONS, SLOW_SEARCHED, SLOW_MEASURED = 4, 300, 600
-"""what only the reference engine runs gets fewer runs, no search of its capacity in runs of more requests than the first
-number, and no run at all (levers only) with more than the second"""
+"""what only the reference engine runs gets fewer runs, no search of its capacity in runs of more requests than the
+second number, and no run at all (levers only) with more than the third"""
 CHECK_RUNS = 10
 STEP, REFINED = 1.25, 2
 MOST_FACTOR, LEAST_FACTOR = 4.0, 1 / 16
@@ -108,7 +108,7 @@ class Trial:
         return [run["margin"] for run in self.curve.at(factor)]
 
     def seen(self, edges: np.ndarray | None) -> list[Seen]:
-        """What a comparison needs of each replication at the load as it is. edges : of length groups (planner/figures.py).
+        """What a comparison needs of each replication at the load as it is. edges : of length groups (figures.py).
 
         The same runs give the margins of that load.
         """
@@ -151,7 +151,7 @@ class Trial:
 
     @property
     def bounded(self) -> str | None:
-        """Why its capacity is only a bound, in words, where a replication keeps the SLO at every load tried, or at none."""
+        """Why its capacity is only a bound, where a replication keeps the SLO at every load tried, or at none."""
         if not self.searchable:
             return None
         crossings = self.crossings
@@ -176,7 +176,7 @@ class Trial:
 
     @cached_property
     def utilisation(self) -> float:
-        """Throughput at the load as it is over what the hardware carries at most (planner/utilisation.py), at most 1."""
+        """Throughput at the load as it is over what the hardware carries at most (utilisation.py), at most 1."""
         full = saturated_tokens_per_s(self.prepared.scenario, self.seed)
         return min(1.0, steady_tokens_per_s(self.facts.result) / full) if full else 1.0
 
@@ -214,7 +214,7 @@ class Loads(Curve):
         return {"margin": margin}
 
     def around(self) -> tuple[float, ...]:
-        """Today's load, and two loads between which the first replication leaves the SLO: where all are worth running."""
+        """Today's load, and two between which the first replication leaves the SLO: where all are worth running."""
         keeps = self.first(1.0)["margin"] >= 0
         step, last = (STEP, MOST_FACTOR) if keeps else (1 / STEP, LEAST_FACTOR)
         before, factor = 1.0, step
@@ -224,9 +224,10 @@ class Loads(Curve):
 
 
 def settled(bench: Bench, base: Trial) -> tuple[Bench, Trial, str | None]:
-    """The bench with runs long enough to tell a steady state from a backlog, its trial, and a note where they are longer.
+    """The bench with runs long enough to tell a steady state from a backlog, its trial, and a note if they are longer.
 
-    A run that did not settle is no evidence: all are made twice as long, again and again, up to MOST_TIMES and MOST_REQUESTS.
+    A run that did not settle is no evidence: all are made twice as long, again and again, within MOST_TIMES and
+    MOST_REQUESTS.
     """
     written, requests, times = base.prepared.scenario, len(base.facts.table), 1
     while _undecided(base) and not base.slow and why_fixed(written) is None:
@@ -237,7 +238,9 @@ def settled(bench: Bench, base: Trial) -> tuple[Bench, Trial, str | None]:
         base = bench.trial()
     if len(base.facts.table) == requests:
         return bench, base, None
-    told = f"runs lengthened to {len(base.facts.table):,} requests (the scenario makes {requests:,}, which do not settle)"
+    told = (
+        f"runs lengthened to {len(base.facts.table):,} requests (the scenario makes {requests:,}, which do not settle)"
+    )
     return bench, base, told
 
 
