@@ -11,6 +11,7 @@ from llmqsim.planner.advise.causes import causes
 from llmqsim.planner.advise.classes import divided
 from llmqsim.planner.advise.facts import HONEST_PREDICTOR
 from llmqsim.planner.advise.levers import CAUSES, Lever, all_levers
+from llmqsim.planner.advise.marks import mark
 from llmqsim.planner.advise.rows import Row
 from llmqsim.planner.advise.trial import Bench, Trial
 from llmqsim.planner.verdict import BETTER
@@ -200,6 +201,8 @@ def test_classes_bring_their_levers():
     assert dict(found["order_by_deadline"][0].sets) == {"engine.ordering": "edf"}
     assert dict(found["class_apart"][0].sets)["routing"]["groups"] == {"chat": [0, 1], "batch": [2, 3]}
     assert not {"priority", "order_by_deadline", "class_apart"} & set(levers())
+    facts = Trial(prepare(from_mapping(BASE | {"workload": BASE["workload"] | {"classes": CLASSES}}))).facts
+    assert mark(facts, "priority") == "in one queue: chat: attainment 100 %, batch: attainment 100 %"
     already = levers(workload=BASE["workload"] | {"classes": CLASSES}, engine={"ordering": "priority"})
     assert "priority" not in already and "order_by_deadline" not in already
 

@@ -120,15 +120,10 @@ def _prefix(facts: Facts) -> str | None:
 
 
 def _classes(facts: Facts) -> str | None:
-    kept = [slo.kept(facts.table, one, facts.result.measured) for one in facts.objectives]
-    told = [
-        f"{one.label} {100 * k['share']:.0f} %"
-        for one, k in zip(facts.objectives, kept, strict=True)
-        if k["share"] is not None
-    ]
     if not facts.classed and not facts.prioritised:
         return None
-    return f"in one queue: {', '.join(told)}"
+    shares = [(one.label, slo.stand(facts.result, one).share) for one in facts.objectives]
+    return f"in one queue: {', '.join(f'{label} {100 * share:.0f} %' for label, share in shares if share is not None)}"
 
 
 def _layout(facts: Facts) -> str | None:
