@@ -76,6 +76,9 @@ def _parser() -> argparse.ArgumentParser:
     _scenario_arguments(run)
     run.add_argument("--seed", metavar="N", help="short for --set run.seed=N")
     run.add_argument("--trace", metavar="FILE", help="replay this trace instead of the scenario's arrivals and lengths")
+    run.add_argument(
+        "--time-unit", metavar="U", help="unit of the trace's stamps: s, ms, us or ns (workload.trace.time_unit)"
+    )
     run.add_argument("--json", metavar="OUT", help="write every figure as JSON")
     run.add_argument("--requests", metavar="OUT.csv", help="write one row a request")
     run.add_argument(
@@ -96,6 +99,7 @@ def _parser() -> argparse.ArgumentParser:
 
     metrics = commands.add_parser("metrics", help="the same metrics from measured events")
     metrics.add_argument("events", metavar="EVENTS.csv", help="columns: request, arrival, time, tokens")
+    metrics.add_argument("--time-unit", default="auto", metavar="U", help="unit of its times: s, ms, us or ns")
     metrics.add_argument("--json", metavar="OUT", help="write every figure as JSON")
     metrics.set_defaults(command=_metrics)
 
@@ -152,17 +156,18 @@ def _scenario_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--variant", action="append", default=[], metavar="V", help="apply a named variant")
 
 
-def _load(arguments: argparse.Namespace, trace: str | None = None, seed: str | None = None):
+def _load(arguments: argparse.Namespace, trace: str | None = None, seed: str | None = None, unit: str | None = None):
     from llmqsim.scenario.load import load
 
     seeds = [] if seed is None else [("run.seed", _whole(seed), "--seed")]
-    return load(arguments.scenario, variant=arguments.variant, sets=[*_replay(trace), *arguments.set, *seeds])
+    return load(arguments.scenario, variant=arguments.variant, sets=[*_replay(trace, unit), *arguments.set, *seeds])
 
 
-def _replay(trace: str | None) -> list[tuple]:
+def _replay(trace: str | None, unit: str | None) -> list[tuple]:
     """`--trace FILE` as overrides: the whole of it, in place of what the scenario draws or replays."""
     values = {"workload.requests": None, "workload.duration": None, "workload.trace.file": trace}
-    return [] if trace is None else [(key, value, "--trace") for key, value in values.items()]
+    given = [] if trace is None else [(key, value, "--trace") for key, value in values.items()]
+    return given if unit is None else [*given, ("workload.trace.time_unit", unit, "--time-unit")]
 
 
 def _whole(text: str) -> int | str:
@@ -174,7 +179,7 @@ def _whole(text: str) -> int | str:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    scenario = _load(arguments, arguments.trace, arguments.seed)
+    scenario = _load(arguments, arguments.trace, arguments.seed, arguments.time_unit)
     check_outputs({"--json": arguments.json, "--requests": arguments.requests}, scenario.inputs())
     keep = arguments.keep or ("summary" if arguments.requests is None else "requests")
     if keep == "summary" and arguments.requests is not None:
@@ -251,9 +256,10 @@ def _metrics(arguments: argparse.Namespace) -> int:
     from llmqsim.metrics.events import read_events
     from llmqsim.report import files
     from llmqsim.report.events_screen import events_screen
+    from llmqsim.stamps import unit
 
     check_outputs({"--json": arguments.json}, [arguments.events])
-    measured = read_events(arguments.events)
+    measured = read_events(arguments.events, unit(arguments.time_unit, "--time-unit"))
     if arguments.json is not None:
         files.write_json(measured, arguments.json)
     _say(events_screen(measured))

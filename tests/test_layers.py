@@ -9,11 +9,15 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "llmqsim"
 
-FOUNDATION = {"errors", "files", "terminal", "units", "registry", "rng", "version", "jit", "memory"}
+FOUNDATION = {
+    "errors", "files", "formats", "stamps", "terminal", "units", "registry", "rng", "version", "jit", "memory",
+}  # fmt: skip
 DATA = {"requests", "packed", "caveats", "records", "options", "clients", "clock", "presets"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "files": {"errors"},
+    "formats": {"errors"},
+    "stamps": {"errors"},
     "terminal": set(),
     "version": set(),
     "jit": set(),

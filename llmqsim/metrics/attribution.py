@@ -8,6 +8,7 @@ import numpy as np
 
 from llmqsim.errors import DataError, UserError, or_known
 from llmqsim.files import read_bytes
+from llmqsim.formats import refuse_foreign
 from llmqsim.metrics.waiting import WORDS
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ def read_requests(path: str) -> pd.DataFrame:
         raise DataError(f"{path}: is no table ({error}); give the CSV that `llmqsim run --requests` writes") from None
     missing = [name for name in ("request", *NEEDED) if name not in frame]
     if missing:
+        text = raw[: 1 << 16].decode("utf-8", "replace")
+        refuse_foreign(path, text, "the CSV that `llmqsim run --requests` writes", (), advise=False)
         rest = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise DataError(
             f"{path}:1: no column {missing[0]!r}{rest}; give the CSV that `llmqsim run --requests` writes with this version"

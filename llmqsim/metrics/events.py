@@ -10,14 +10,18 @@ import numpy as np
 from llmqsim.metrics.distribution import NS_PER_S, describe_ns, describe_weighted_ns, exact_sum
 from llmqsim.metrics.events_file import Events, read
 from llmqsim.metrics.names import NAMES
+from llmqsim.stamps import AUTO
 
 SHORT = 100
 """samples of at most this many entries are listed as well"""
 
 
-def read_events(path: str | Path) -> dict[str, Any]:
-    """Read a file of events and measure it. Raises DataError naming file, line, column and value."""
-    return measure(read(path))
+def read_events(path: str | Path, time_unit: str = AUTO) -> dict[str, Any]:
+    """Read a file of events and measure it. time_unit : of its times, one of stamps.CHOICES.
+
+    Raises DataError naming file, line, column and value.
+    """
+    return measure(read(path, time_unit))
 
 
 def measure(events: Events) -> dict[str, Any]:

@@ -1,4 +1,8 @@
-"""Reading measured events: a CSV with the columns request, arrival, time, tokens; plain or .gz; seconds."""
+"""Reading measured events: a CSV with the columns request, arrival, time, tokens; plain or .gz.
+
+Times are seconds unless an option or the columns' names (arrival_ms, time_ms) say otherwise. Seconds in which tokens
+are minutes apart are refused until somebody states the unit.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,8 @@ import numpy as np
 
 from llmqsim.errors import DataError, did_you_mean
 from llmqsim.files import read_bytes
+from llmqsim.formats import binary, refuse_foreign
+from llmqsim.stamps import AUTO, PER_SECOND, WORDS, epoch_unit
 
 COLUMNS: tuple[str, ...] = ("request", "arrival", "time", "tokens")
 WHAT = f"a CSV of events ({', '.join(COLUMNS)})"
@@ -22,6 +28,11 @@ SHOWN_FAULTS = 20
 LARGEST_S = Decimal(9_000_000_000)
 """largest time in seconds that int64 nanoseconds hold; Unix time fits until the year 2255"""
 LARGEST_TOKENS = 10**9
+TIMES = ("arrival", "time")
+SLOWEST_S = 2.0
+"""median gap between a request's chunks from which seconds are doubted; a server that is used makes tokens faster"""
+LONGEST_S = 600.0
+"""the same of whole answers, where every request has one chunk"""
 
 
 @dataclass(frozen=True)
@@ -38,19 +49,26 @@ class Events:
     tokens: np.ndarray
 
 
-def read(path: str | Path) -> Events:
-    """Read the events of a file. Raises DataError naming file, line, column, value and what would be right."""
-    rows = _rows(path)
-    order, width = _header(path, next(rows, None))
-    reader = _Reader(str(path), order, width)
+def read(path: str | Path, time_unit: str = AUTO) -> Events:
+    """Read the events of a file. Raises DataError naming file, line, column, value and what would be right.
+
+    time_unit : of its times, one of stamps.CHOICES.
+    """
+    text = _text(path)
+    ends = ("", *(f"_{unit}" for unit in PER_SECOND))
+    ours = [[f"{name}{end}" if name in TIMES else name for name in COLUMNS] for end in ends]
+    refuse_foreign(path, text, WHAT, ours, advise=False)
+    rows = _rows(path, text)
+    order, width, named = _header(path, next(rows, None))
+    reader = _Reader(str(path), order, width, time_unit if time_unit != AUTO else named)
     for line, row in rows:
         reader.take(line, row)
     return reader.events()
 
 
-def _rows(path: str | Path) -> Iterator[tuple[int, list[str]]]:
+def _rows(path: str | Path, text: str) -> Iterator[tuple[int, list[str]]]:
     """Line number and fields of each row that isn't blank."""
-    lines = csv.reader(io.StringIO(_text(path), newline=""), strict=True)
+    lines = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         for row in lines:
             if row:
@@ -74,14 +92,18 @@ def _text(path: str | Path) -> str:
     except UnicodeDecodeError:
         text = "\0"
     if "\0" in text:
-        raise DataError(f"{path}: is not a text file; give a CSV with the columns {', '.join(COLUMNS)}")
+        told = "is not a text file" + (f" but {kind}" if (kind := binary(data)) else "")
+        raise DataError(f"{path}: {told}; give a CSV with the columns {', '.join(COLUMNS)}")
     return text
 
 
-def _header(path: str | Path, first: tuple[int, list[str]] | None) -> tuple[list[int], int]:
-    """Position of each of COLUMNS, and how many columns there are. Others are allowed and not read."""
+def _header(path: str | Path, first: tuple[int, list[str]] | None) -> tuple[list[int], int, str]:
+    """Position of each of COLUMNS, how many columns there are, and the unit of their times. Others are not read."""
     line, header = first or (1, [])
     names = [name.strip() for name in header]
+    unit = next((unit for unit in PER_SECOND if all(f"{name}_{unit}" in names for name in TIMES)), AUTO)
+    if unit != AUTO and not set(TIMES) & set(names):
+        names = [name.removesuffix(f"_{unit}") if name.removesuffix(f"_{unit}") in TIMES else name for name in names]
     faults = []
     for column in COLUMNS:
         if names.count(column) > 1:
@@ -92,7 +114,7 @@ def _header(path: str | Path, first: tuple[int, list[str]] | None) -> tuple[list
             faults.append(f"{path}:{line}: {column}: no such column (got: {found}){hint}; needed: {', '.join(COLUMNS)}")
     if faults:
         raise DataError(*faults)
-    return [names.index(column) for column in COLUMNS], len(names)
+    return [names.index(column) for column in COLUMNS], len(names), unit
 
 
 def _number(text: str) -> Decimal | None:
@@ -107,8 +129,9 @@ def _number(text: str) -> Decimal | None:
 class _Reader:
     """Takes rows one by one, keeps the good ones by request and notes the faults of the others."""
 
-    def __init__(self, path: str, order: list[int], width: int):
-        self.path, self.order, self.width = path, order, width
+    def __init__(self, path: str, order: list[int], width: int, unit: str):
+        self.path, self.order, self.width, self.unit = path, order, width, unit
+        self.ns = 10**9 // PER_SECOND.get(unit, 1)
         self.request_of: dict[str, int] = {}
         self.arrival: list[int] = []
         self.latest: list[int] = []
@@ -137,10 +160,33 @@ class _Reader:
 
     def _nanoseconds(self, line: int, column: str, text: str) -> int | None:
         value = _number(text)
-        if value is not None and 0 <= value <= LARGEST_S:
-            return int((value * 10**9).to_integral_value())
-        self.fault(line, column, f"not a time in seconds (got '{text}'); a number from 0 on, such as 0.125")
+        if value is not None and 0 <= value * self.ns <= LARGEST_S * 10**9:
+            return int((value * self.ns).to_integral_value())
+        if self.unit == AUTO and value is not None and (likely := epoch_unit(float(value))) is not None:
+            raise DataError(
+                f"{self.path}:{line}: {column}: {text} looks like Unix time in {WORDS[likely]}, not in seconds: "
+                f"state the unit, --time-unit {likely}"
+            )
+        word = WORDS.get(self.unit, "seconds")
+        self.fault(line, column, f"not a time in {word} (got '{text}'); a number from 0 on, such as 0.125")
         return None
+
+    def _doubt(self, events: Events) -> Events:
+        """Raises DataError where the times can hardly be the seconds that nobody stated."""
+        first, last = events.start[:-1], events.start[1:] - 1
+        follows = np.ones(len(events.time_ns), dtype=bool)
+        follows[first] = False
+        gaps = np.diff(events.time_ns, prepend=events.time_ns[:1])[follows]
+        whole = events.time_ns[last] - events.arrival_ns
+        sample, bound, what = (gaps, SLOWEST_S, "chunks") if len(gaps) else (whole, LONGEST_S, "arrival and answer")
+        middle_s = float(np.median(sample)) / 1e9
+        if middle_s < bound:
+            return events
+        likely = next((name for name, per in PER_SECOND.items() if middle_s / per < bound), "ns")
+        raise DataError(
+            f"{self.path}: time: as seconds, {what} are {middle_s:,.4g} s apart (median); as {WORDS[likely]}, "
+            f"{middle_s / PER_SECOND[likely]:.4g} s: state the unit, --time-unit {likely}, or s if they are seconds"
+        )
 
     def _tokens(self, line: int, text: str) -> int | None:
         value = _number(text)
@@ -180,7 +226,8 @@ class _Reader:
         table = table[np.argsort(table[:, 0], kind="stable")]
         sizes = np.bincount(table[:, 0], minlength=len(self.arrival))
         start = np.concatenate([[0], np.cumsum(sizes)])
-        return Events(start, np.array(self.arrival, dtype=np.int64), table[:, 1].copy(), table[:, 2].copy())
+        events = Events(start, np.array(self.arrival, dtype=np.int64), table[:, 1].copy(), table[:, 2].copy())
+        return self._doubt(events) if self.unit == AUTO else events
 
 
 def _s(ns: int) -> str:

@@ -10,6 +10,7 @@ from llmqsim.scenario import rules
 from llmqsim.scenario.arrivals import Arrivals, Clients
 from llmqsim.scenario.kinds import Count, Duration, File, Flag, MeanLength, Policy, Scale, Spec, Spread, Text, by_keys
 from llmqsim.scenario.targets import Slo
+from llmqsim.stamps import CHOICES
 
 
 class Trace(Spec):
@@ -18,9 +19,14 @@ class Trace(Spec):
     file: File = Field(description="Trace file (.csv or .csv.gz), relative to the file that names it.")
     format: Annotated[str, rules.choice("auto", "llmqsim", "azure")] = Field(
         "auto",
-        description="`llmqsim`: columns arrival_s, prompt_tokens, output_tokens, if wanted class, tenant, priority; "
-        "`azure`: the Azure LLM inference "
-        "trace; `auto`: told by the header.",
+        description="`llmqsim`: columns arrival_s, prompt_tokens, output_tokens, if wanted class, tenant, priority, "
+        "max_tokens; `azure`: the Azure LLM inference trace; `auto`: told by the header.",
+    )
+    time_unit: Annotated[str, rules.choice(*CHOICES)] = Field(
+        "auto",
+        description="Unit of the numbers in the arrival column. `auto`: as the column's name says (arrival_s, arrival_ms, "
+        "arrival_us, arrival_ns); seconds that look like Unix time, or like fewer than 3 requests a minute, are refused "
+        "until the unit is stated. Unix times count from the first request, and so do stamps with a date.",
     )
     spread_stamps: Flag = Field(
         False, description="Spread requests with the same time stamp evenly over the time to the next stamp?"
@@ -182,5 +188,6 @@ class Workload(Spec):
         "model",
         description="Most output tokens that a client allows. `model`: what max_model_len leaves, so the end of an "
         "answer comes as a surprise; `output`: exactly the output, so it is foreseen (ignore_eos benchmarks); a "
-        "number: longer outputs are cut, and counted.",
+        "number: longer outputs are cut, and counted. A trace's own column max_tokens goes first where it allows less; "
+        "`output` replaces it.",
     )

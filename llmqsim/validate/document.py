@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from llmqsim.errors import DataError
 from llmqsim.files import read_bytes
+from llmqsim.formats import of_columns, refuse_foreign
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 WHAT = "measured serving runs (YAML, schema_version 1)"
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -60,14 +65,23 @@ def _below(node: yaml.Node | None, key: str | int) -> tuple[int, yaml.Node] | No
     return None
 
 
-def read_table(path: Path, what: str):
-    """A CSV or parquet file as a data frame. Raises DataError."""
+def read_table(path: Path, what: str, needed: Sequence[str] = ()) -> pd.DataFrame:
+    """A CSV or parquet file as a data frame. needed : columns that must be there. Raises DataError."""
     import pandas as pd
 
-    read_bytes(path, what)
+    raw = read_bytes(path, what)
     try:
-        return pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
+        frame = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
     except ImportError:
         raise DataError(f"{path}: reading parquet needs pyarrow; pip install 'llmqsim[parquet]'") from None
     except Exception as error:  # pandas, pyarrow: many kinds
         raise DataError(f"{path}: can't be read as {what} ({str(error).splitlines()[0]})") from None
+    absent = [name for name in needed if name not in frame.columns]
+    if not absent:
+        return frame
+    expected = f"{what} (columns {', '.join(needed)})"
+    if path.suffix != ".parquet":
+        refuse_foreign(path, raw[: 1 << 16].decode("utf-8", "replace"), expected, [needed], advise=False)
+    found = of_columns(map(str, frame.columns))
+    told = f"is {found.name}" if found else f"columns missing: {', '.join(absent)}"
+    raise DataError(f"{path}:1: {told}; {expected} was expected")

@@ -128,9 +128,9 @@ def read_static_batches(path: str | Path) -> list[Case]:
 
 
 def _read(path: str | Path, needed: tuple[str, ...], point: tuple[str, ...], what: str, make) -> list[Case]:
-    frame = read_table(Path(path), what)
-    if absent := [column for column in needed if column not in frame.columns]:
-        raise DataError(f"{path}:1: columns missing: {', '.join(absent)}; a table of {what} was expected")
+    frame = read_table(Path(path), f"a table of {what}", needed)
+    if not len(frame):
+        raise DataError(f"{path}: has a header and no rows; a table of {what} was expected")
     measured = {"ttft_ms", "tpot_ms", "concurrency", *STATIC_POINT, "repeats", "prefill_spread_pct", "measured_on"}
     keys = [column for column in frame.columns if column not in measured]
     by = ["group_id"] if "group_id" in frame.columns else keys

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 
-from llmqsim.errors import DataError
 from llmqsim.validate.document import read_table
 from llmqsim.validate.errors_table import Row
 from llmqsim.validate.summary import of_whole_runs
@@ -54,11 +53,7 @@ def null_model(rows: Iterable[Row]) -> list[Beside]:
 
 def read_peers(path: Path) -> list[tuple[str, str, str, str, float]]:
     """case, simulator, metric, stat, error in per cent of every published prediction. Raises DataError."""
-    frame = read_table(path, "predictions of other simulators")
-    if absent := [name for name in COLUMNS if name not in frame.columns]:
-        raise DataError(
-            f"{path}:1: columns missing: {', '.join(absent)}; predictions of other simulators were expected"
-        )
+    frame = read_table(path, "a table of predictions of other simulators", COLUMNS)
     told = []
     for row in frame.to_dict("records"):
         metric, _, stat = str(row["metric"]).rpartition("_")

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from llmqsim.errors import UserError
+from llmqsim.stamps import AUTO
 from llmqsim.validate import contradictions
 from llmqsim.validate.campaigns import set_unstated
 from llmqsim.validate.cases import Case
@@ -92,7 +93,7 @@ def _run(case: Case, entries: tuple[int, ...]) -> Run:
     machine = servers(case.config, entry, case.source)
     sent = case.sent
     if case.table is not None and not any(entry.get(key) is not None for key in OWN_RUN):
-        sent = read_sent(case.table)
+        sent = read_sent(case.table, str(case.workload.get("time_unit") or AUTO))
     load = traffic(case, entry, machine.product, sent)
     _static(machine, load, entry)
     if machine.product == "vllm" and machine.sixteen_bit_experts and load.cold:

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from llmqsim.errors import DataError
+from llmqsim.stamps import AUTO, Clock, unit
 from llmqsim.validate.document import read_table
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 NEEDED = ("arrival_s", "prompt_tokens", "output_tokens")
 WHAT = "a table of requests"
+TIME_UNIT = "workload.time_unit"
+"""key of a case that states the unit of its table's arrivals"""
 
 
 @dataclass(frozen=True)
@@ -36,16 +43,14 @@ class Sent:
         return pd.DataFrame(columns).to_csv(index=False)
 
 
-def read_sent(path: Path) -> Sent:
-    """The requests that a table says were sent. Raises DataError."""
-    frame = read_table(path, WHAT)
-    if absent := [name for name in NEEDED if name not in frame.columns]:
-        raise DataError(f"{path}: columns missing: {', '.join(absent)}; {WHAT} was expected")
-    frame = frame.sort_values("arrival_s", kind="stable")
-    numbers = {name: frame[name].to_numpy(dtype=np.float64) for name in NEEDED}
-    bad = ~np.all([np.isfinite(values) for values in numbers.values()], axis=0)
-    if bad.any():
-        raise DataError(f"{path}: row {int(np.flatnonzero(bad)[0])}: a time or length is missing")
+def read_sent(path: Path, time_unit: str = AUTO) -> Sent:
+    """The requests that a table says were sent. time_unit : of arrival_s, as the case states it. Raises DataError."""
+    frame = read_table(path, WHAT, NEEDED)
+    numbers = {name: _numbers(frame, name, path) for name in NEEDED}
+    order = np.argsort(numbers["arrival_s"], kind="stable")
+    frame, numbers = frame.iloc[order], {name: values[order] for name, values in numbers.items()}
+    clock = Clock(unit(time_unit, TIME_UNIT), "arrival_s", str(path), TIME_UNIT, settable=False)
+    numbers["arrival_s"] = clock.seconds(numbers["arrival_s"])
     tenant = frame["tenant"].astype(str).to_numpy() if "tenant" in frame.columns else None
     return Sent(
         numbers["arrival_s"] - numbers["arrival_s"].min(),
@@ -53,3 +58,16 @@ def read_sent(path: Path) -> Sent:
         np.maximum(1, numbers["output_tokens"].round().astype(np.int64)),
         tenant,
     )
+
+
+def _numbers(frame: pd.DataFrame, name: str, path: Path) -> np.ndarray:
+    """A column as float64[n]. Raises DataError naming the first row that holds no number, and the value."""
+    import pandas as pd
+
+    values = pd.to_numeric(frame[name], errors="coerce").to_numpy(dtype=np.float64)
+    if (bad := ~np.isfinite(values)).any():
+        row = int(np.flatnonzero(bad)[0])
+        raise DataError(f"{path}: row {row}: {name}: must be a number (got {frame[name].iloc[row]!r})")
+    if not len(values):
+        raise DataError(f"{path}: has no rows; {WHAT} was expected")
+    return values

@@ -59,7 +59,7 @@ def traffic(case: Case, entry: Mapping[str, Any], product: str, sent: Sent | Non
         made.keys["lengths"] = {"prompt": prompt, "output": output}
         made.longest_prompt, made.longest_tokens = _longest(prompt), _longest(prompt) + _longest(output)
     else:
-        made.keys["trace"] = {"file": "sent.csv", "format": "llmqsim"}
+        made.keys["trace"] = {"file": "sent.csv", "format": "llmqsim", "time_unit": "s"}
         made.longest_prompt = int(sent.prompt_tokens.max())
         made.longest_tokens = int((sent.prompt_tokens + sent.output_tokens).max())
     stops = not foreseen(work.get("output_tokens"))

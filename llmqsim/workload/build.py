@@ -93,7 +93,8 @@ def build(
     table.prefixes = _prefixes(shared, rows, which, block_size, seed, replication)
     if "predictor" in given:
         predict.fill(table, given["predictor"], folder, seed, replication)
-    return Workload(table, tuple(notes), rows.source, rows.rate, _clients(given.get("clients") or {}, rows, seed, replication))
+    clients = _clients(given.get("clients") or {}, rows, seed, replication)
+    return Workload(table, tuple(notes), rows.source, rows.rate, clients)
 
 
 def _nobody(duration: float | None) -> str:
@@ -139,18 +140,32 @@ def _retries(spec: dict | None, rows: int, seed: int, replication: int) -> Retri
 
 def _limit(rows: Rows, max_tokens: Any, max_model_len: int | None, notes: list[str]):
     """Output tokens as served and the limit that the server is told, int64[n] each."""
-    output = rows.output
+    output, own = rows.output, rows.max_tokens
     if max_tokens == "output":
+        if own is not None:
+            notes.append("workload.max_tokens: output replaces the trace's own column max_tokens")
         return output, output
     if max_tokens == "model":
-        if max_model_len is None:
-            return output, np.full(len(output), MAX_TOKENS, dtype=np.int64)
-        return output, np.maximum(max_model_len - rows.prompt, output)
-    if isinstance(max_tokens, bool) or not isinstance(max_tokens, int) or not 1 <= max_tokens <= MAX_TOKENS:
+        longest = np.full(len(output), MAX_TOKENS, dtype=np.int64)
+        limit = longest if max_model_len is None else np.maximum(max_model_len - rows.prompt, output)
+    elif isinstance(max_tokens, bool) or not isinstance(max_tokens, int) or not 1 <= max_tokens <= MAX_TOKENS:
         raise ScenarioError(
             f"workload.max_tokens: must be 'output', 'model' or a number of at least 1 (got {max_tokens!r})"
         )
-    cut = int(np.count_nonzero(output > max_tokens))
-    if cut:
-        notes.append(f"{cut:,} outputs cut at max_tokens {max_tokens:,}")
-    return np.minimum(output, max_tokens), np.full(len(output), max_tokens, dtype=np.int64)
+    else:
+        if cut := int(np.count_nonzero(output > max_tokens)):
+            notes.append(f"{cut:,} outputs cut at max_tokens {max_tokens:,}")
+        output, limit = np.minimum(output, max_tokens), np.full(len(output), max_tokens, dtype=np.int64)
+    if own is None:
+        return output, limit
+    notes.append(_own_limits(own, output))
+    return output, np.where(own > 0, np.minimum(own, limit), limit)
+
+
+def _own_limits(own: np.ndarray, output: np.ndarray) -> str:
+    """What a trace's column max_tokens says, in words. own : int64[n], 0 where a cell is empty."""
+    stated, reached = int((own > 0).sum()), int(((own > 0) & (own == output)).sum())
+    return (
+        f"{stated:,} of {len(own):,} requests carry a max_tokens of their own; {reached:,} answers reach it, and the "
+        "server foresees their end"
+    )

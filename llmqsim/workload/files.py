@@ -9,6 +9,7 @@ from pathlib import Path
 
 from llmqsim.errors import DataError
 from llmqsim.files import read_bytes
+from llmqsim.formats import binary
 
 GZIP_MAGIC = b"\x1f\x8b"
 MAX_BYTES = 4 << 30
@@ -24,6 +25,8 @@ def read_text(path: str | Path, what: str) -> str:
     raw = _unpack(path, read_bytes(path, what))
     if not raw.strip():
         raise DataError(f"{path}: the file is empty; {what} was expected")
+    if kind := binary(raw):
+        raise DataError(f"{path}: the file is {kind}. Expected: {what} in UTF-8 text")
     if b"\x00" in raw:
         raise DataError(f"{path}: the file is binary (it holds zero bytes); {what} in UTF-8 text was expected")
     try:

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from llmqsim.errors import DataError, ScenarioError
+from llmqsim.stamps import AUTO
 from llmqsim.units import NS_PER_S
 from llmqsim.workload.arrivals import to_ns
 from llmqsim.workload.rows import Rows
@@ -19,7 +20,9 @@ def replay(given: dict, folder: Path, notes: list[str]) -> Rows:
     clash = [k for k in ("arrivals", "lengths") if k in given]
     if clash:
         raise ScenarioError(f"workload.trace: replaces arrivals and lengths; remove workload.{clash[0]} or the trace")
-    trace = read_trace(folder / spec["file"], format=spec.get("format") or "auto")
+    trace = read_trace(
+        folder / spec["file"], format=spec.get("format") or "auto", time_unit=spec.get("time_unit") or AUTO
+    )
     scale = 1.0 if spec.get("rate_scale") is None else float(spec["rate_scale"])
     if not 0 < scale < float("inf"):
         raise ScenarioError(f"workload.trace.rate_scale: must be above 0 (got {scale:g})")
@@ -44,6 +47,8 @@ def replay(given: dict, folder: Path, notes: list[str]) -> Rows:
     rows = Rows(times, trace.prompt_tokens[:kept], trace.output_tokens[:kept], rate, trace.source)
     if trace.prefix_ids is not None:
         rows.prefix_ids = trace.prefix_ids[:kept]
+    if trace.max_tokens is not None:
+        rows.max_tokens = trace.max_tokens[:kept]
     _label(rows, trace, kept, given.get("classes") or {}, folder / spec["file"], notes)
     return rows
 

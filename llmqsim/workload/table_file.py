@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from llmqsim.errors import DataError, ScenarioError, did_you_mean, or_known
+from llmqsim.formats import refuse_foreign
 from llmqsim.workload.files import read_text
 from llmqsim.workload.length_table import Histogram, LengthTable
 from llmqsim.workload.lengths import MAX_TOKENS
@@ -27,7 +28,10 @@ def preset_names() -> tuple[str, ...]:
 
 @cache
 def load_preset(name: str) -> LengthTable:
-    """Read one preset, once: it is package data, and a table is not changed. Raises ScenarioError for an unknown name, listing the known ones."""
+    """Read one preset, once: it is package data, and a table is not changed.
+
+    Raises ScenarioError for an unknown name, listing the known ones.
+    """
     known = preset_names()
     if name not in known:
         raise ScenarioError(
@@ -71,6 +75,7 @@ class _Check:
 
     def table(self, content: Any) -> LengthTable:
         if not isinstance(content, dict) or content.get("kind") != "bins":
+            refuse_foreign(self.name, self.text, WHAT, ())
             got = content.get("kind") if isinstance(content, dict) else type(content).__name__
             raise DataError(f"{self.name}: kind: must be 'bins' (got {reprlib.repr(got)}); {WHAT} was expected")
         prompt = self.histogram(content.get("prompt"), "prompt")

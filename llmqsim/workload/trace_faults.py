@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from llmqsim.errors import DataError
+from llmqsim.stamps import AUTO, Clock
 from llmqsim.units import NS_PER_S
 from llmqsim.workload.arrivals import MAX_TIME_S
 from llmqsim.workload.lengths import MAX_TOKENS
@@ -26,6 +27,29 @@ class Rows:
     arrival_s: np.ndarray
     prompt: np.ndarray
     output: np.ndarray
+    notes: tuple[str, ...] = ()
+    """of how times were read"""
+
+
+@dataclass(frozen=True)
+class Times:
+    """How a trace's arrivals are read. dated : time stamps with a date, always. needed : False for lengths alone."""
+
+    column: str
+    dated: bool
+    clock: Clock
+    needed: bool = True
+
+    def seconds(self, stamps: np.ndarray) -> np.ndarray:
+        """Numbers to seconds, float64[n]. Raises DataError where their unit is doubtful and times are needed."""
+        return self.clock.seconds(stamps) if self.needed else self.clock.relative(stamps)
+
+    def notes(self, stamps: np.ndarray) -> tuple[str, ...]:
+        """What a reader should know of them."""
+        return tuple(self.clock.notes(stamps)) if self.needed else ()
+
+
+DATED = "the trace's column {} holds time stamps: they count from its first request"
 
 
 def is_clean(arrival_s: np.ndarray, prompt: np.ndarray, output: np.ndarray) -> bool:
@@ -49,17 +73,19 @@ def timestamps_s(stamps) -> np.ndarray:
     return np.where(bad, np.nan, (ns - first) / NS_PER_S)
 
 
-def checked_rows(text: str, header: list[str], columns: tuple[str, ...], azure: bool, name: str) -> Rows:
+def checked_rows(text: str, header: list[str], columns: tuple[str, ...], times: Times, name: str) -> Rows:
     """Read all rows and return them, or raise DataError with the first 20 faults and the number of the others."""
     position = [header.index(c) for c in columns]
     lines, values, faults = _split(text, len(header), position, name)
     if not lines and not faults:
         return Rows(np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64))
-    arrival_s = timestamps_s(values[0]) if azure else _arrivals(values[0])
+    arrival_s, dated, notes = _times(values[0], times)
     lengths = [np.array([_number(v) for v in column], dtype=np.float64) for column in values[1:]]
-    if lines and is_clean(arrival_s, *lengths) and not faults:
-        return Rows(arrival_s, lengths[0].astype(np.int64), lengths[1].astype(np.int64))
-    faults += _time_faults(arrival_s, values[0], lines, columns[0], azure)
+    absent = not any(values[0])
+    if lines and not faults and is_clean(arrival_s, *lengths) and (absent or not np.isnan(arrival_s).any()):
+        return Rows(arrival_s, lengths[0].astype(np.int64), lengths[1].astype(np.int64), notes)
+    right = "a time stamp such as 2023-11-16 18:15:46.6805900" if dated else "seconds since the start, at least 0"
+    faults += _time_faults(arrival_s, values[0], lines, columns[0], right, dated)
     for column, numbers, texts in zip(columns[1:], lengths, values[1:], strict=True):
         faults += _length_faults(numbers, texts, lines, column)
     faults.sort(key=lambda fault: fault[0])
@@ -67,6 +93,23 @@ def checked_rows(text: str, header: list[str], columns: tuple[str, ...], azure: 
     if len(faults) > MAX_FAULTS:
         shown.append(f"{name}: and {len(faults) - MAX_FAULTS:,} more faults")
     raise DataError(*shown)
+
+
+def _times(texts: list[str], times: Times) -> tuple[np.ndarray, bool, tuple[str, ...]]:
+    """Seconds (NaN where unreadable), whether they are time stamps with a date, and what to tell of them."""
+    if times.dated:
+        return timestamps_s(texts), True, ()
+    numbers = np.array([_number(v) for v in texts], dtype=np.float64)
+    if np.isnan(numbers).any() and any(texts) and not np.isfinite(numbers).any():
+        dated = timestamps_s(texts)
+        if np.isfinite(dated).any():  # a column of dates: those that can't be read are faults among them
+            if times.clock.unit != AUTO:
+                raise DataError(
+                    f"{times.clock.path}: {times.column}: holds time stamps such as '{_short(texts[0])}', whose unit "
+                    f"needs no stating; remove {times.clock.option}: {times.clock.unit}"
+                )
+            return dated, True, (DATED.format(times.column),)
+    return times.seconds(numbers), False, times.notes(numbers)
 
 
 def _split(text: str, width: int, position: list[int], name: str):
@@ -89,10 +132,6 @@ def _split(text: str, width: int, position: list[int], name: str):
     return lines, values, faults
 
 
-def _arrivals(texts: list[str]) -> np.ndarray:
-    return np.array([_number(v) for v in texts], dtype=np.float64)
-
-
 def _number(text: str) -> float:
     """The number in a field, NaN when there is none. Python's 1_000 is no number in a CSV file."""
     try:
@@ -101,16 +140,17 @@ def _number(text: str) -> float:
         return math.nan
 
 
-def _time_faults(arrival_s: np.ndarray, texts: list[str], lines: list[int], column: str, azure: bool):
-    if lines and not azure and not any(texts):
+def _time_faults(
+    arrival_s: np.ndarray, texts: list[str], lines: list[int], column: str, right: str, dated: bool
+) -> list[tuple[int, str]]:
+    if lines and not dated and not any(texts):
         return []
-    right = "a time stamp such as 2023-11-16 18:15:46.6805900" if azure else "seconds since the start, at least 0"
     faults, last = [], None
     for i in np.flatnonzero(_suspect_times(arrival_s)):
         time, line = arrival_s[i], lines[i]
-        if not math.isfinite(time) or time > MAX_TIME_S or (time < 0 and not azure):
+        if not math.isfinite(time) or time > MAX_TIME_S or (time < 0 and not dated):
             hint = " (milliseconds?)" if MAX_TIME_S < time < math.inf else ""
-            hint += _again(texts[i], column)
+            hint += _again(texts[i], column) or ("" if dated else _date_like(texts[i]))
             faults.append((line, f"{column}: must be {right} (got '{_short(texts[i])}'){hint}"))
         elif (last := _last_valid(arrival_s, i)) is not None and time < arrival_s[last]:
             faults.append(
@@ -147,6 +187,13 @@ def _length_faults(numbers: np.ndarray, texts: list[str], lines: list[int], colu
 
 def _again(text: str, column: str) -> str:
     return "; the header is repeated here" if text == column else ""
+
+
+def _date_like(text: str) -> str:
+    """What is to be said of a date or a time of day among numbers, or in a spelling that is not read."""
+    if not any(c.isdigit() for c in text) or not any(c in text[1:] for c in "-/:") or "e" in text.lower():
+        return ""
+    return "; dates are read where every row has one, such as 2023-11-16 18:15:46.68"
 
 
 def _short(text: str) -> str:
