@@ -20,6 +20,9 @@ def add_commands(commands) -> None:
     fit = actions.add_parser("fit", help="fit every configuration of a folder of kernel timings")
     fit.add_argument("--kernels", required=True, metavar="DIR", type=Path, help="folder of kernel tables (*.parquet)")
     fit.add_argument("--out", metavar="DIR", type=Path, help="folder to write (default: those that ship)")
+    fit.add_argument(
+        "--leave-out", action="store_true", help="fit without rows and tables that can't be used, and list them"
+    )
     fit.set_defaults(command=_fit)
     score = actions.add_parser("score", help="errors on a folder of kernel timings, per family and configuration")
     score.add_argument("--kernels", required=True, metavar="DIR", type=Path, help="folder of kernel tables (*.parquet)")
@@ -36,13 +39,16 @@ def _fit(arguments: argparse.Namespace) -> int:
     from importlib.resources import files
 
     from llmqsim.calibrate.build import build
+    from llmqsim.calibrate.score import left_out_as_json, left_out_lines
     from llmqsim.cost.store import SHIPPED
 
     out = arguments.out or Path(str(files("llmqsim") / "presets" / SHIPPED))
-    built = build(arguments.kernels, out, print)
+    built = build(arguments.kernels, out, print, arguments.leave_out)
     print(f"{len(built.entries)} configurations in {len(built.archives)} archives written to {out}")
     for reason in built.too_small:
         print(f"not fitted: {reason}")
+    for line in left_out_lines(left_out_as_json(built.left_out)):
+        print(line)
     return EXIT_OK
 
 

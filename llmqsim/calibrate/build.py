@@ -16,7 +16,7 @@ import numpy as np
 from llmqsim.calibrate.fit import check_identified, fit_constants, fit_table, log_residuals
 from llmqsim.calibrate.holdout import held_out_errors
 from llmqsim.calibrate.rows import Rows, blocks_of, split
-from llmqsim.calibrate.tables import Part, read_parts
+from llmqsim.calibrate.tables import LeftOut, Part, Sieve, read_parts
 from llmqsim.calibrate.units_check import check_units
 from llmqsim.cost.store import INDEX, machine, pack
 from llmqsim.errors import DataError
@@ -43,16 +43,26 @@ class Built:
     archives: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
     inputs: dict[str, str] = field(default_factory=dict)
     too_small: list[str] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
+    """rows and tables that can't be used, where they may be left out"""
 
 
-def build(folder: Path, out: Path, tell: Callable[[str], None] = lambda line: None) -> Built:
+def build(
+    folder: Path, out: Path, tell: Callable[[str], None] = lambda line: None, leave_out: bool = False
+) -> Built:
     """Fit every configuration of the tables under `folder`, write index and archives to `out`, whole or not at all.
 
-    Raises DataError for tables that can't be read as what they should be, and when nothing can be fitted at all.
+    leave_out : go on without rows and tables that can't be used. Raises DataError for these otherwise, and when nothing
+    can be fitted at all.
     """
-    built = Built()
-    for part in read_parts(folder):
-        check_units(part)
+    sieve = Sieve(strict=not leave_out)
+    built = Built(left_out=sieve.left_out)
+    for part in read_parts(folder, sieve=sieve):
+        try:
+            check_units(part)
+        except DataError as error:
+            sieve.drop(part.path, len(part.frame), list(error.faults))
+            continue
         name = part.path.relative_to(folder).as_posix()
         built.inputs[name] = _digest(part.path.read_bytes())
         for rows in _fittable(part):
@@ -64,7 +74,8 @@ def build(folder: Path, out: Path, tell: Callable[[str], None] = lambda line: No
             _add(built, rows, name, part)
         tell(f"{name}: {part.family.name}: {len(part.frame):,} rows")
     if not built.entries:
-        raise DataError(*(built.too_small or [f"{folder}: no rows to fit"]))
+        reasons = [*built.too_small, *(reason for one in built.left_out for reason in one.reasons)]
+        raise DataError(*(reasons or [f"{folder}: no rows to fit"]))
     _write(built, out)
     return built
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,9 +11,10 @@ import numpy as np
 from llmqsim.calibrate.fit import predict
 from llmqsim.calibrate.holdout import errors
 from llmqsim.calibrate.rows import Rows, config_columns, split
-from llmqsim.calibrate.tables import Part, read_parts
+from llmqsim.calibrate.tables import LeftOut, Part, Sieve, read_parts
 from llmqsim.calibrate.units_check import check_units
 from llmqsim.cost.store import Fitted, Store, machine
+from llmqsim.errors import DataError
 
 COLUMNS = ("family", "row_id", "latency_us_predicted")
 
@@ -46,14 +47,20 @@ WITHOUT = {"gpu": ("gpu",), "version": ("gpu", "backend", "backend_version")}
 
 
 def score_parts(
-    folder: Path, store: Store, without: str | None = None, measured: bool = True
+    folder: Path, store: Store, without: str | None = None, measured: bool = True, sieve: Sieve | None = None
 ) -> Iterator[Scored]:
     """Predictions for every row of every table under `folder`.
 
-    without : a key of WITHOUT. measured : refuse tables without `latency_us`.
+    without : a key of WITHOUT. measured : refuse tables without `latency_us`. sieve : what becomes of rows that can't
+    be scored, and of files whose times are in another unit; default: DataError.
     """
-    for part in read_parts(folder, measured=measured):
-        check_units(part)
+    sieve = sieve or Sieve()
+    for part in read_parts(folder, measured=measured, sieve=sieve):
+        try:
+            check_units(part)
+        except DataError as error:
+            sieve.drop(part.path, len(part.frame), list(error.faults))
+            continue
         for rows in split(part.family, part.frame):
             fitted = store.find(part.family.name, rows.config, WITHOUT[without] if without else ())
             yield _score(part, rows, fitted, store)
@@ -75,12 +82,21 @@ def _score(part: Part, rows: Rows, fitted: Fitted | None, store: Store) -> Score
 def score(folder: Path, store: Store, predictions: Path | None = None, without: str | None = None) -> dict:
     """Errors per family and configuration; the predictions of every row go to the CSV file `predictions`.
 
-    Tables without `latency_us` are predicted, not scored, and refused where there is nothing else to do.
+    Tables without `latency_us` are predicted, not scored, and left out where there is nothing else to do. Rows and
+    tables that can't be used are left out and listed under `left_out`. Raises DataError where nothing is left.
     """
-    scored = list(score_parts(folder, store, without, measured=predictions is None))
+    sieve = Sieve(strict=False)
+    scored = list(score_parts(folder, store, without, measured=predictions is None, sieve=sieve))
+    if not scored:
+        raise DataError(*(reason for one in sieve.left_out for reason in one.reasons))
     if predictions:
         write_predictions(scored, predictions)
-    return summary(scored)
+    return {**summary(scored), "left_out": left_out_as_json(sieve.left_out)}
+
+
+def left_out_as_json(left_out: Iterable[LeftOut]) -> list[dict]:
+    """What was left out as plain data: file, rows (None: no table), reasons."""
+    return [{"file": str(one.path), "rows": one.rows, "reasons": list(one.reasons)} for one in left_out]
 
 
 def summary(scored: list[Scored]) -> dict:
@@ -155,7 +171,19 @@ def text(told: dict, configurations: bool = False) -> str:
         lines.append(f"  {what}: {'; '.join(one['borrowed'])}")
     if len(borrowed) > 8 and not configurations:
         lines.append(f"  … and {len(borrowed) - 8} more configurations from relatives (all of them: --json)")
-    return "\n".join(lines)
+    return "\n".join([*lines, *left_out_lines(told["left_out"])])
+
+
+def left_out_lines(left_out: list[dict]) -> list[str]:
+    """What was left out, and why: how many rows of how many files, then each reason."""
+    if not left_out:
+        return []
+    rows = sum(one["rows"] or 0 for one in left_out)
+    files = len({one["file"] for one in left_out})
+    unread = sum(one["rows"] is None for one in left_out)
+    whole = f", {unread} of them no tables at all" if unread else ""
+    head = f"left out: {rows:,} rows of {files} file{'s' if files > 1 else ''}{whole}:"
+    return [head, *(f"  {reason}" for one in left_out for reason in one["reasons"])]
 
 
 def _cell(found: dict) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +29,9 @@ WHOLE_POSITIVE = frozenset(
 )
 
 
+NOT_NEGATIVE = frozenset(("kv_history", "window"))
+
+
 @dataclass(frozen=True)
 class Part:
     """The rows of one family in one file."""
@@ -39,19 +42,54 @@ class Part:
     """columns KEY, the family's key and shape columns, `op`, `kernel`, `flag`, `row_id` (text), `latency_us`"""
 
 
-def read_parts(folder: Path, *, measured: bool = True) -> Iterator[Part]:
+@dataclass(frozen=True)
+class LeftOut:
+    """Rows of one file that can't be used, and why. rows : None where that can't be known (no table at all).
+
+    reason : sentences, each with file, row, column, value and what would be right; never more than MOST_FAULTS.
+    """
+
+    path: Path
+    rows: int | None
+    reasons: tuple[str, ...]
+
+
+@dataclass
+class Sieve:
+    """What becomes of rows that can't be used. strict : raise; else keep what was left out, and go on."""
+
+    strict: bool = True
+    left_out: list[LeftOut] = field(default_factory=list)
+
+    def drop(self, path: Path, rows: int | None, faults: list[str]) -> None:
+        """Leave `rows` rows of a file out for these faults. Raises DataError where the sieve is strict."""
+        rest = len(faults) - MOST_FAULTS
+        told = (*faults[:MOST_FAULTS], *([f"… and {rest} more"] if rest > 0 else []))
+        if self.strict:
+            raise DataError(*told)
+        self.left_out.append(LeftOut(path, rows, told))
+
+
+def read_parts(folder: Path, *, measured: bool = True, sieve: Sieve | None = None) -> Iterator[Part]:
     """Every kernel table under `folder`, nested folders included, in the order of their paths.
 
-    measured : whether `latency_us` must be there; where it is, it is checked. Raises DataError naming file, row and
-    reason.
+    measured : whether `latency_us` must be there; where it is, it is checked. sieve : what becomes of rows that can't
+    be used; default: DataError for the first file that has some. Raises DataError naming file, row, value and what would
+    be right, also where nothing is left.
     """
+    sieve = sieve or Sieve()
     parquet = _pyarrow()
     paths = sorted(Path(folder).rglob("*.parquet")) if Path(folder).is_dir() else []
     if not paths:
         what = "no kernel tables (*.parquet)" if Path(folder).is_dir() else "no such folder"
         raise DataError(f"{folder}: {what}; give the folder of the kernel timings with --kernels")
+    left = False
     for path in paths:
-        yield from _read(path, parquet, measured)
+        for part in _read(path, parquet, measured, sieve):
+            left = True
+            yield part
+    if not left:
+        raise DataError(*(reason for one in sieve.left_out for reason in one.reasons))
 
 
 def _pyarrow():
@@ -62,13 +100,16 @@ def _pyarrow():
     return parquet
 
 
-def _read(path: Path, parquet, measured: bool) -> Iterator[Part]:
+def _read(path: Path, parquet, measured: bool, sieve: Sieve) -> Iterator[Part]:
     try:
         frame = parquet.read_table(path).to_pandas()
     except Exception as error:  # pyarrow raises a dozen kinds for a broken file; all mean the same to the user
-        raise DataError(f"{path}: not a readable parquet file ({str(error).splitlines()[0]})") from None
+        sieve.drop(path, None, [f"{path}: not a readable parquet file ({str(error).splitlines()[0]})"])
+        return
     needed = [*KEY, "op", *(["latency_us"] if measured else [])]
-    _check_columns(path, frame, needed)
+    if faults := _column_faults(path, frame, needed):
+        sieve.drop(path, len(frame), faults)
+        return
     if "row_id" not in frame:
         frame["row_id"] = np.arange(len(frame))
     frame["row_id"] = frame["row_id"].astype(str)
@@ -76,71 +117,97 @@ def _read(path: Path, parquet, measured: bool) -> Iterator[Part]:
         frame[name] = frame[name].astype(object).where(frame[name].notna(), missing) if name in frame else missing
     known = frame["op"].isin(list(FAMILY_OF_OP))
     if not known.all():
-        row = int(np.flatnonzero(~known)[0])
-        op = str(frame["op"].iloc[row])
-        raise DataError(
-            f"{path}: row {row}: op: unknown operation (got '{op}'){did_you_mean(op, FAMILY_OF_OP)} "
-            f"Known: {', '.join(FAMILY_OF_OP)}"
-        )
+        sieve.drop(path, int((~known).sum()), _op_faults(path, frame, known))
+        frame = frame[known]
     families = {FAMILY_OF_OP[str(op)].name for op in frame["op"].unique()}
     for name in sorted(families):
         family = FAMILIES[name]
         columns = [*family.key, *family.shape]
-        _check_columns(path, frame, columns)
         take = frame["op"].isin(list(family.ops))
         rows = frame[take] if not take.all() else frame
-        _check_values(path, rows, family, "latency_us" in frame)
-        keep = dict.fromkeys([*KEY, *columns, "op", *OPTIONAL, *(["latency_us"] if "latency_us" in frame else [])])
-        yield Part(family, path, rows[list(keep)])
+        if faults := _column_faults(path, frame, columns):
+            sieve.drop(path, len(rows), faults)
+            continue
+        has_times = "latency_us" in frame
+        rows = _usable(path, rows, family, has_times, sieve)
+        keep = dict.fromkeys([*KEY, *columns, "op", *OPTIONAL, *(["latency_us"] if has_times else [])])
+        if len(rows):
+            yield Part(family, path, rows[list(keep)])
 
 
-def _check_columns(path: Path, frame, needed: list[str]) -> None:
+def _column_faults(path: Path, frame: pd.DataFrame, needed: list[str]) -> list[str]:
+    """Columns that are missing; or that there are no rows."""
     faults = [
         f"{path}: no column '{name}'{did_you_mean(name, frame.columns)} (has: {', '.join(map(str, frame.columns))})"
         for name in needed
         if name not in frame
     ]
-    if faults:
-        raise DataError(*faults)
-    if not len(frame):
-        raise DataError(f"{path}: no rows")
+    return faults or ([] if len(frame) else [f"{path}: no rows; at least one timing was expected"])
 
 
-def _check_values(path: Path, rows, family: Family, measured: bool) -> None:
+def _op_faults(path: Path, frame: pd.DataFrame, known) -> list[str]:
+    """One sentence an operation that no family has."""
+    faults = []
+    for op, rows in frame[~known].groupby(frame["op"].astype(str)[~known], sort=False):
+        more = f" (and {len(rows) - 1} more)" if len(rows) > 1 else ""
+        faults.append(
+            f"{path}: row {rows.index[0]}{more}: op: unknown operation (got '{op}')"
+            f"{did_you_mean(str(op), FAMILY_OF_OP) or '.'} Known: {', '.join(FAMILY_OF_OP)}"
+        )
+    return faults
+
+
+def _usable(path: Path, rows: pd.DataFrame, family: Family, measured: bool, sieve: Sieve) -> pd.DataFrame:
+    """The rows whose values can be used, numbers as numbers; the others are left out."""
     faults: list[str] = []
+    good = np.ones(len(rows), dtype=bool)
+
+    def expect(name: str, fits, right: str) -> None:
+        nonlocal good
+        _expect(faults, path, rows, name, fits, right)
+        good &= np.asarray(fits)
+
     for name, known in (("dtype", DTYPES), ("kv_dtype", KV_DTYPES)):
         if name in family.key or name == "dtype":
-            _expect(faults, path, rows, name, rows[name].isin(list(known)), f"one of {', '.join(known)}")
+            expect(name, rows[name].isin(list(known)), f"one of {', '.join(known)}")
     devices = read_preset("devices.yaml")["devices"]
     unknown = [str(gpu) for gpu in rows["gpu"].unique() if not known_device(str(gpu))]
     if unknown:
         right = f"a measured device ({', '.join(sorted(devices))}) or a GPU preset"
-        _expect(faults, path, rows, "gpu", ~rows["gpu"].isin(unknown), right)
+        expect("gpu", ~rows["gpu"].astype(str).isin(unknown), right)
     for name in (*KEY, *family.key):
-        _expect(faults, path, rows, name, rows[name].notna(), "given")
+        expect(name, rows[name].notna(), "given")
+    numbers = {}
     for name in (*family.shape, *family.key):
-        if name in WHOLE_POSITIVE:
-            _expect(faults, path, rows, name, _numbers(faults, path, rows, name) >= 1, "a number, at least 1")
+        if name in WHOLE_POSITIVE or name in NOT_NEGATIVE:
+            least = 1 if name in WHOLE_POSITIVE else 0
+            numbers[name] = _numbers(rows, name)
+            expect(name, np.isfinite(numbers[name]) & (numbers[name] >= least), f"a number, at least {least}")
     if measured:
-        latency = _numbers(faults, path, rows, "latency_us")
-        good = np.isfinite(latency) & (latency > 0)
-        _expect(faults, path, rows, "latency_us", good, "microseconds above 0")
-    if faults:
-        rest = len(faults) - MOST_FAULTS
-        raise DataError(*faults[:MOST_FAULTS], *([f"… and {rest} more"] if rest > 0 else []))
+        numbers["latency_us"] = latency = _numbers(rows, "latency_us")
+        expect("latency_us", np.isfinite(latency) & (latency > 0), "microseconds above 0")
+    if good.all():
+        return rows
+    sieve.drop(path, int((~good).sum()), faults)
+    texts = {name: values[good] for name, values in numbers.items() if rows[name].dtype == object}
+    return rows[good].assign(**texts)
 
 
-def _numbers(faults: list[str], path: Path, rows, name: str) -> np.ndarray:
-    try:
-        return rows[name].to_numpy(dtype=np.float64)
-    except (TypeError, ValueError):
-        faults.append(f"{path}: {name}: not a column of numbers (got {rows[name].iloc[0]!r})")
-        return np.ones(len(rows))
+def _numbers(rows: pd.DataFrame, name: str) -> np.ndarray:
+    """A column as float64; NaN where it holds no number."""
+    import pandas as pd
+
+    return pd.to_numeric(rows[name], errors="coerce").to_numpy(dtype=np.float64)
 
 
-def _expect(faults: list[str], path: Path, rows, name: str, good, right: str) -> None:
+def _expect(faults: list[str], path: Path, rows: pd.DataFrame, name: str, good, right: str) -> None:
     bad = np.flatnonzero(~np.asarray(good))
-    for at in bad[:3]:
-        faults.append(f"{path}: row {rows.index[at]}: {name}: must be {right} (got {rows[name].iloc[at]!r})")
-    if len(bad) > 3:
-        faults.append(f"{path}: {name}: {len(bad) - 3} more rows like these")
+    seen: dict[str, list[int]] = {}
+    for at in bad:
+        seen.setdefault(repr(rows[name].iloc[at]), []).append(at)
+    for value, places in list(seen.items())[:3]:
+        more = f" (and {len(places) - 1} more)" if len(places) > 1 else ""
+        faults.append(f"{path}: row {rows.index[places[0]]}{more}: {name}: must be {right} (got {value})")
+    if len(seen) > 3:
+        rest = sum(map(len, list(seen.values())[3:]))
+        faults.append(f"{path}: {name}: {rest} more rows with other values like these")

@@ -243,6 +243,59 @@ def test_folders_without_tables(tmp_path, capsys, what):
     assert str(folder) in capsys.readouterr().err
 
 
+def spoiled(folder):
+    """A good table of 486 rows, of which 5 are spoiled; an empty one, a broken one, and one of another unit."""
+    good = gemms().astype({"m": object})
+    good.loc[[3, 4], "dtype"] = "sq"
+    good.loc[9, "latency_us"] = float("nan")
+    good.loc[11, "op"] = "conv"
+    good.loc[13, "m"] = "many"
+    good["m"] = good["m"].astype(str)
+    good.to_parquet(folder / "gemm.parquet")
+    gemms().iloc[:0].to_parquet(folder / "empty.parquet")
+    (folder / "broken.parquet").write_bytes(b"no parquet")
+    gemms().drop(columns=["n"]).to_parquet(folder / "narrow.parquet")
+    gemms().assign(latency_us=gemms().latency_us / 1e3).to_parquet(folder / "ms.parquet")
+
+
+def test_a_score_leaves_out_what_it_can_not_use_and_says_so(fitted, tmp_path, capsys):
+    """The rows that stay are those of the whole table, so their errors are: 486 rows less 5 spoiled ones."""
+    spoiled(tmp_path)
+    command = ["calibrate", "score", "--kernels", str(tmp_path), "--coefficients", str(fitted[1])]
+    assert main([*command, "--json", str(tmp_path / "o.json")]) == 0
+    said = capsys.readouterr().out
+    told = json.loads((tmp_path / "o.json").read_text())
+    assert told["families"]["gemm"]["rows"] == len(gemms()) - 5 and told["families"]["gemm"]["p90_percent"] < 0.2
+    by_file = {}
+    for one in told["left_out"]:
+        by_file.setdefault(Path(one["file"]).name, []).append((one["rows"], " ".join(one["reasons"])))
+    assert [rows for rows, _ in by_file["gemm.parquet"]] == [1, 4]
+    for words in (
+        "row 3 (and 1 more): dtype: must be one of bfloat16", "(got 'sq')", "row 9: latency_us", "row 13: m: must be",
+        "row 11: op: unknown operation (got 'conv')", "empty.parquet: no rows", "broken.parquet: not a readable",
+        "no column 'n'", "like milliseconds", f"left out: {5 + 2 * len(gemms()):,} rows of 5 files, 1 of them",
+    ):  # fmt: skip
+        assert words in said
+    assert by_file["broken.parquet"][0][0] is None and by_file["ms.parquet"][0][0] == len(gemms())
+
+
+def test_a_fit_refuses_what_a_score_leaves_out_unless_it_is_told_to_go_on(tmp_path, capsys):
+    spoiled(tmp_path)
+    command = ["calibrate", "fit", "--kernels", str(tmp_path), "--out", str(tmp_path / "out")]
+    assert main(command) == 2 and not (tmp_path / "out").exists()
+    assert main([*command, "--leave-out"]) == 0
+    assert "left out: " in capsys.readouterr().out and (tmp_path / "out" / "index.json").is_file()
+
+
+def test_a_score_of_nothing_is_an_error(fitted, tmp_path, capsys):
+    gemms().assign(dtype="sq").to_parquet(tmp_path / "gemm.parquet")
+    gemms().iloc[:0].to_parquet(tmp_path / "empty.parquet")
+    command = ["calibrate", "score", "--kernels", str(tmp_path), "--coefficients", str(fitted[1])]
+    assert main([*command, "--predictions", str(tmp_path / "p.csv")]) == 2
+    said = capsys.readouterr().err
+    assert "(got 'sq')" in said and "empty.parquet: no rows" in said and not (tmp_path / "p.csv").exists()
+
+
 PUBLIC = Path(__file__).parents[2].parent / "shared" / "data" / "kernels"
 
 
