@@ -7,6 +7,7 @@ import os
 import sys
 
 EXIT_OK = 0
+MOST_REASONS = 10
 
 
 def add_commands(commands) -> None:
@@ -58,7 +59,17 @@ def _validate(arguments: argparse.Namespace) -> int:
     if arguments.page is not None:
         write_text(arguments.page, page(found, _called(arguments)))
     print(screen(found))
+    if not found.ran:
+        raise DataError(*_nothing_ran(found.why_none, len(cases), arguments.out))
     return EXIT_OK
+
+
+def _nothing_ran(reasons: list[str], cases: int, out: str) -> list[str]:
+    """Why a validation has nothing to show."""
+    rest = len(reasons) - MOST_REASONS
+    more = [f"… and {rest} more reasons, in errors.csv"] if rest > 0 else []
+    head = f"validate: none of {cases} cases could be run; {out} holds the measured figures alone"
+    return [head, *reasons[:MOST_REASONS], *more]
 
 
 def _called(arguments: argparse.Namespace) -> str:

@@ -40,6 +40,8 @@ class Case:
     source: str = ""
     sent: Sent | None = None
     """what was sent, where it is known without a table"""
+    other_keys: tuple[str, ...] = ()
+    """keys that stand beside config, workload and measured"""
 
     @property
     def stages(self) -> tuple[str, ...]:
@@ -118,6 +120,7 @@ def _case(item: Mapping, place: str, number: int, base: Path, requests: str | Pa
         model=str(config.get("model", "")),
         gpu=str(config.get("gpu", "")),
         source=str(item.get("source", "")),
+        other_keys=tuple(map(str, item)),
     )
 
 

@@ -40,14 +40,20 @@ POINT_COLUMNS = (*errors_table.COLUMNS, *POINT_KEYS, "error_pct", "g", "amplific
 
 @dataclass(frozen=True)
 class Validation:
-    """All that a validation found. seconds : wall time."""
+    """All that a validation found. runs : planned; ran : those that came to an end. seconds : wall time."""
 
     rows: list[Row]
     groups: list[Group]
     beside: list[Beside]
     cases: list[Case]
     runs: int
+    ran: int
     seconds: float
+
+    @property
+    def why_none(self) -> list[str]:
+        """Why nothing could be run, each reason once with its case; empty where something ran."""
+        return [] if self.ran else list(dict.fromkeys(f"{row.case.id}: {row.reason}" for row in self.rows))
 
 
 def read(
@@ -99,7 +105,8 @@ def validate(
     beside = null_model(rows)
     if peer_file is not None and peer_file.is_file():
         beside += peers(rows, read_peers(peer_file))
-    return Validation(rows, summary.summary(rows), beside, list(cases), len(runs), time.perf_counter() - start)
+    ran = sum(not outcome.error for outcome in outcomes)
+    return Validation(rows, summary.summary(rows), beside, list(cases), len(runs), ran, time.perf_counter() - start)
 
 
 def write(found: Validation, out: str | Path) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from llmqsim.errors import ScenarioError
+from llmqsim.errors import ScenarioError, or_known
 from llmqsim.hardware.data import read_preset
 from llmqsim.validate import names
 from llmqsim.validate.quantized import quantization, weight_types
@@ -33,13 +33,18 @@ COPIED = {
     "kv_blocks": "num_gpu_blocks_override",
     "num_gpu_blocks": "num_gpu_blocks_override",
     "async_scheduling": "async_scheduling",
-    "kv_cache_dtype": "kv_cache_dtype",
     "sampler": "sampler",
     "batching": "batching",
 }
 """key of a case -> key under `engine`"""
-BEST_KNOWN = frozenset({"kv_blocks_estimate"})
-"""stated by others and left aside: the capacity model is nearer to the measured pools"""
+KV_TYPE = ("kv_cache_dtype", "kv_precision", "kv_cache_precision", "kv_dtype")
+"""names of one key: the type of the KV cache"""
+KV_TYPES = {
+    **dict.fromkeys(("auto",), "auto"),
+    **dict.fromkeys(("bf16", "fp16", "fp16/bf16", "bfloat16", "float16", "half", "16", "16-bit"), "bfloat16"),
+    **dict.fromkeys(("fp8", "fp8_e4m3", "fp8_e5m2", "fp8-e4m3", "fp8-e5m2", "e4m3", "e5m2", "float8"), "fp8"),
+}
+"""words for it, in lower case -> the scenario's engine.kv_cache_dtype"""
 SIXTEEN_BIT = ("", "bf16", "fp16", "fp16/bf16", "bfloat16", "float16", "auto")
 
 SITES: dict[str, dict[str, Any]] = {
@@ -177,6 +182,8 @@ def _engine(made: Servers, config: Mapping[str, Any], network: str, tp: int) -> 
         options["quantization"] = kind
     if note:
         made.outside.append(note)
+    if kv_type := _kv_type(config):
+        options["kv_cache_dtype"] = kv_type
     if made.product == "trtllm" and "kv_cache_dtype" not in options and "fp8" in weight_types(config, network):
         options["kv_cache_dtype"] = "fp8"
         made.notes.append("TensorRT-LLM with fp8 weights keeps an fp8 KV cache")
@@ -194,6 +201,22 @@ def _engine(made: Servers, config: Mapping[str, Any], network: str, tp: int) -> 
         options.pop("enable_expert_parallel", None)
     if config.get("in_process"):
         options["host"] = {"request_before": 0.0, "request_after": 0.0}
+
+
+def _kv_type(config: Mapping[str, Any]) -> str | None:
+    """The type of the KV cache, where it is stated. Raises ScenarioError for a type that can't be simulated."""
+    found: dict[str, str] = {}
+    for key in KV_TYPE:
+        if config.get(key) is None:
+            continue
+        said = str(config[key]).lower()
+        said = said.removeprefix("torch.")
+        if said not in KV_TYPES:
+            raise ScenarioError(f"{key}: unknown type of KV cache (got '{config[key]}'){or_known(said, KV_TYPES)}")
+        found[key] = KV_TYPES[said]
+    if len(set(found.values())) > 1:
+        raise ScenarioError(f"{' and '.join(f'{key}: {config[key]}' for key in found)} contradict each other; state one")
+    return next(iter(found.values()), None)
 
 
 def _experts(config: Mapping[str, Any]) -> int:
@@ -216,9 +239,8 @@ def _pool(options: dict[str, Any], config: Mapping[str, Any]) -> None:
         options["num_gpu_blocks_override"] = int(config["kv_tokens"]) // int(options.get("block_size", 16))
     elif config.get("kv_gib_per_gpu"):
         options["kv_cache_memory_bytes"] = int(float(config["kv_gib_per_gpu"]) * 2**30)
-    elif config.get("kv_free_mem_fraction") is not None:
-        if share := re.search(r"0?\.\d+|1\.0", str(config["kv_free_mem_fraction"])):
-            options["gpu_memory_utilization"] = float(share[0])
+    elif share := re.search(r"0?\.\d+|1\.0", str(config.get("kv_free_mem_fraction", ""))):
+        options["gpu_memory_utilization"] = float(share[0])
 
 
 def _known_gpu(made: Servers, card: str) -> None:

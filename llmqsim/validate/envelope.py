@@ -6,6 +6,8 @@ from llmqsim.hardware.data import read_preset
 from llmqsim.validate.execute import Outcomes
 from llmqsim.validate.runs import Run
 
+OVERLOADED = "overloaded"
+"""verdict of stability"""
 MOST_OUTSIDE = 0.2
 """share of steps that may be beyond the measured box of the kernels"""
 NEAR_SATURATION = 0.5
@@ -24,7 +26,7 @@ def why_outside(run: Run, outcome: Outcomes) -> list[str]:
     if far:
         told = ", ".join(f"{share:.0%} beyond the measured {axis}" for axis, share in far.items())
         reasons.append(f"steps {told}")
-    if outcome.verdict == "overloaded":
+    if outcome.verdict == OVERLOADED:
         reasons.append("overloaded: figures depend on how long the run lasts")
     if outcome.refused:
         reasons.append(f"{outcome.refused} of {outcome.requests} requests were refused")

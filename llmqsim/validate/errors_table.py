@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from llmqsim.validate.cases import Case
-from llmqsim.validate.envelope import amplification, remarks, why_outside
+from llmqsim.validate.envelope import OVERLOADED, amplification, remarks, why_outside
 from llmqsim.validate.execute import Outcomes
-from llmqsim.validate.figures import Figure, figures
+from llmqsim.validate.figures import LATENCIES, Figure, figures
 from llmqsim.validate.runs import CannotRun, Run
 
 COLUMNS = (
@@ -18,6 +18,8 @@ COLUMNS = (
 )  # fmt: skip
 POINT_KEYS = ("concurrency", "isl", "osl", "batch", "tp", "n", "rate_per_s")
 """what tells entries of one stage apart, as in the long table of measurements"""
+QUEUED = ("ttft", "e2e", "ntpot")
+"""latencies that hold the wait in a queue"""
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,8 @@ class Row:
     gain: float | None = None
     amplification: float | None = None
     engine: str = ""
+    overloaded: bool = False
+    """is it of a run that was overloaded?"""
     seconds: float = 0.0
     point: dict[str, Any] = field(default_factory=dict)
 
@@ -54,6 +58,11 @@ class Row:
     def ape_pct(self) -> float | None:
         """Absolute percentage error."""
         return None if self.error_pct is None else abs(self.error_pct)
+
+    @property
+    def apart(self) -> bool:
+        """Is its error told apart from the means? A queue that grows makes it a question of how long the run lasts."""
+        return self.overloaded and self.figure.metric in QUEUED and self.predicted is not None
 
     def cells(self) -> tuple[str, ...]:
         """In the order of COLUMNS."""
@@ -100,8 +109,9 @@ def _predicted(run: Run, outcome: Outcomes) -> list[Row]:
     outside, said = why_outside(run, outcome), remarks(run, outcome)
     made = []
     for entry in run.entries:
-        for figure, value in zip(figures(run.case.entries[entry]), outcome.values[entry], strict=True):
-            reasons = [*outside, *_of_figure(run, figure, value), *said]
+        for figure, found in zip(figures(run.case.entries[entry]), outcome.values[entry], strict=True):
+            value = None if _nothing_measured(figure) else found
+            reasons = [*outside, *_of_figure(figure, value), *said]
             made.append(
                 Row(
                     case=run.case,
@@ -113,6 +123,7 @@ def _predicted(run: Run, outcome: Outcomes) -> list[Row]:
                     gain=outcome.gain,
                     amplification=amplification(outcome.gain),
                     engine=outcome.engine,
+                    overloaded=outcome.verdict == OVERLOADED,
                     seconds=outcome.seconds,
                     point=_point(run.case, entry),
                 )
@@ -120,7 +131,14 @@ def _predicted(run: Run, outcome: Outcomes) -> list[Row]:
     return made
 
 
-def _of_figure(run: Run, figure: Figure, value: float | None) -> list[str]:
+def _nothing_measured(figure: Figure) -> bool:
+    """A latency of zero: the tool wrote it for what it could not measure (TTFT without streaming, TPOT of one token)."""
+    return figure.metric in LATENCIES and figure.measured == 0
+
+
+def _of_figure(figure: Figure, value: float | None) -> list[str]:
+    if _nothing_measured(figure):
+        return [f"{figure.metric} {figure.stat} of 0 is no measurement"]
     if value is None:
         return [f"no request gave a {figure.metric} {figure.stat}, or the stage or stat is not known"]
     if figure.stat == "mean_as_published":

@@ -22,8 +22,10 @@ def closed_loop_case(group: Mapping[str, Any], place: str, number: int) -> Case:
     """A case from {model, gpu, engine, isl, osl, tp, …, points: [concurrency, TTFT ms, TPOT ms]}."""
     config = _config(group)
     disaggregated = str(config.get("mode", "agg")).startswith("disagg")
-    isl, osl = config.get("isl", config.get("input_tokens")), config.get("osl", config.get("output_tokens"))
     points, faults = _points(group, CLOSED_LOOP_POINT, place)
+    own = _workload(group, place, faults)
+    prompt = _length(config, own, ("isl", "input_tokens", "prompt_tokens"), place, faults)
+    output = _length(config, own, ("osl", "output_tokens"), place, faults)
     entries = []
     for point in points:
         concurrency = point["concurrency"]
@@ -39,10 +41,11 @@ def closed_loop_case(group: Mapping[str, Any], place: str, number: int) -> Case:
     workload = {
         "tool": config.get("campaign", ""),
         "arrival": {"process": "closed_loop"},
-        "prompt_tokens": {"exact": isl},
-        "output_tokens": {"exact": osl, "ignore_eos": True},
+        **own,
+        "prompt_tokens": {"exact": prompt} if _plain(prompt) else prompt,
+        "output_tokens": {"exact": output, "ignore_eos": True} if _plain(output) else output,
     }
-    for key, value in (("isl", isl), ("osl", osl)):
+    for key, value in (("isl", prompt), ("osl", output)):
         if value is None:
             faults.append(f"{place}: {key}: missing; a closed loop needs the lengths of prompts and answers")
     regime = str(group.get("regime") or ("closed_loop_disaggregated" if disaggregated else "closed_loop"))
@@ -66,7 +69,7 @@ def static_batch_case(group: Mapping[str, Any], place: str, number: int) -> Case
                 "decode_ms": {"value": point["decode_ms_per_token"]},
             }
         )
-    workload = {"arrival": {"process": "one static batch"}}
+    workload = {"arrival": {"process": "one static batch"}, **_workload(group, place, faults)}
     return _made(group, config, workload, entries, faults, place, f"static-batch-{number + 1}", STATIC, "static_batch")
 
 
@@ -74,7 +77,31 @@ def _config(group: Mapping[str, Any]) -> dict[str, Any]:
     """What describes the deployment: the group's own keys, or those under `config`; empty cells left out."""
     nested = group.get("config") if isinstance(group.get("config"), Mapping) else {}
     flat = {**group, **nested}
-    return {key: value for key, value in flat.items() if key not in ("points", "config") and not _empty(value)}
+    beside = ("points", "config", "workload")
+    return {key: value for key, value in flat.items() if key not in beside and not _empty(value)}
+
+
+def _workload(group: Mapping[str, Any], place: str, faults: list[str]) -> dict[str, Any]:
+    """What a group says under `workload`; a fault where that is no mapping."""
+    given = group.get("workload")
+    if given is not None and not isinstance(given, Mapping):
+        faults.append(f"{place}: workload: must be a mapping (got {given!r:.60})")
+    return dict(given) if isinstance(given, Mapping) else {}
+
+
+def _length(config: Mapping, own: dict[str, Any], names: tuple[str, ...], place: str, faults: list[str]) -> Any:
+    """A length, wherever and by whatever name it stands; taken out of `own`. A fault where two of them differ."""
+    stated = {f"{name}": config[name] for name in names if not _empty(config.get(name))}
+    stated |= {f"workload.{name}": own.pop(name) for name in names if not _empty(own.get(name))}
+    values = list(stated.values())
+    if any(value != values[0] for value in values[1:]):
+        said = " and ".join(f"{key} {value}" for key, value in stated.items())
+        faults.append(f"{place}: {said} contradict each other; state one")
+    return values[0] if values else None
+
+
+def _plain(value: Any) -> bool:
+    return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
 
 
 def _made(group, config, workload, entries, faults, place, name, family, regime) -> Case:

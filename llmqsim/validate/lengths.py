@@ -60,7 +60,9 @@ def output_length(spec: Any, entry: Mapping[str, Any]) -> tuple[Any, str | None]
 
 def foreseen(spec: Any) -> bool:
     """Does the client say how long the answer will be (ignore_eos with max_tokens)?"""
-    return not (isinstance(spec, Mapping) and spec.get("natural_stop"))
+    if not isinstance(spec, Mapping):
+        return True
+    return not spec.get("natural_stop") and spec.get("ignore_eos") is not False
 
 
 def _known(spec: Any) -> Any:

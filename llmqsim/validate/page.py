@@ -9,10 +9,11 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from llmqsim.validate import keys
 from llmqsim.validate.command import Validation
 from llmqsim.validate.envelope import NEAR_SATURATION
 from llmqsim.validate.errors_table import Row
-from llmqsim.validate.summary import group, of_whole_runs
+from llmqsim.validate.summary import group, of_whole_runs, overloaded
 from llmqsim.validate.trends import FEWEST_POINTS, FLAT, trends
 
 METRICS = (
@@ -40,6 +41,7 @@ def page(found: Validation, command: str) -> str:
             command=command, cases=len(found.cases), runs=found.runs, figures=len(found.rows), seconds=found.seconds
         ),
         _by_regime(found.rows),
+        _overloaded(found.rows),
         _envelope(found.rows),
         _beside(found),
         _trends(found.rows),
@@ -47,6 +49,7 @@ def page(found: Validation, command: str) -> str:
         CENSORED + "\n" + _timed_out(found.rows),
         _weak_spots(found.rows),
         _not_run(found.rows),
+        _unread(found),
     ]
     return "\n".join(part for part in parts if part)
 
@@ -77,13 +80,37 @@ def _by_regime(rows: list[Row]) -> str:
     return "## By family and regime\n\n" + _table(("family", "regime", "metric", "runs", "% error", "bias"), lines)
 
 
+def _overloaded(rows: list[Row]) -> str:
+    """What is told apart: latencies with a queue in them, of runs that were overloaded."""
+    told = [
+        (one.key[0], _name(*one.key[4:]), str(one.covered), f"{one.mean:.1f} / {one.median:.1f}", f"{one.bias:+.1f}")
+        for one in overloaded(rows)
+        if one.mean is not None
+    ]
+    if not told:
+        return ""
+    head = (
+        "## Overloaded runs, apart\n\nTTFT, E2E and NTPOT of runs whose simulation was overloaded. They grow for as long "
+        "as such a run lasts, and a few per cent of capacity move them by any factor, so they are in no mean of this "
+        "page but these.\n\n"
+    )
+    return head + _table(("family", "metric", "figures", "mean / median % error", "bias"), told)
+
+
+def _unread(found: Validation) -> str:
+    """Keys that no reader looked at."""
+    lines = [(text, str(count)) for text, count in keys.told(found.cases)]
+    return "## Keys that are not read\n\n" + _table(("key", "cases"), lines) if lines else ""
+
+
 def _envelope(rows: list[Row]) -> str:
     """In and out of the envelope, and why out."""
     lines = []
     for family in dict.fromkeys(row.case.family for row in rows):
         whole = [row for row in of_whole_runs(rows) if row.case.family == family and _latency_or_rate(row)]
         for inside in (True, False):
-            mine = [row.ape_pct for row in whole if row.in_envelope is inside and row.ape_pct is not None]
+            kept = (row for row in whole if row.in_envelope is inside and not row.apart)
+            mine = [row.ape_pct for row in kept if row.ape_pct is not None]
             if mine:
                 told = f"{np.mean(mine):.1f} / {np.median(mine):.1f}"
                 lines.append((family, "inside" if inside else "outside", str(len(mine)), told))
@@ -95,7 +122,7 @@ def _envelope(rows: list[Row]) -> str:
     worst = sorted(reasons.items(), key=lambda item: -item[1])[:WORST]
     said = "\n".join(f"- {reason} ({count} figures)" for reason, count in worst)
     return (
-        "## The envelope\n\nAll latency and throughput figures of whole runs together.\n\n"
+        "## The envelope\n\nAll latency and throughput figures of whole runs together, without those told apart.\n\n"
         + _table(("family", "envelope", "figures", "mean / median % error"), lines)
         + ("\nWhy figures are outside:\n\n" + said + "\n" if said else "")
     )
@@ -196,7 +223,7 @@ def _weak_spots(rows: list[Row]) -> str:
     """Groups of runs that are worst in TPOT, E2E or throughput, in words."""
     groups: dict[tuple, list[Row]] = {}
     for row in of_whole_runs(rows):
-        if row.error_pct is not None and (row.figure.metric, row.figure.stat) in METRICS:
+        if row.error_pct is not None and not row.apart and (row.figure.metric, row.figure.stat) in METRICS:
             groups.setdefault(
                 (row.case.family, row.case.model, row.case.gpu, row.figure.metric, row.figure.stat), []
             ).append(row)

@@ -45,6 +45,8 @@ def null_model(rows: Iterable[Row]) -> list[Beside]:
         ttft, tpot = found.get("ttft"), found.get("tpot")
         if ttft is None or tpot is None or tpot.predicted is None or ttft.ape_pct is None or not ttft.figure.measured:
             continue
+        if ttft.apart:
+            continue
         guess = NULL_SLOPE * tpot.predicted + NULL_OFFSET_MS
         theirs.append(100 * abs(guess - ttft.figure.measured) / ttft.figure.measured)
         ours.append(ttft.ape_pct)
@@ -68,7 +70,7 @@ def peers(rows: Iterable[Row], published: Iterable[tuple[str, str, str, str, flo
     ours: Mapping[tuple, float] = {
         (row.case.id, row.figure.metric, row.figure.stat): row.ape_pct
         for row in of_whole_runs(rows)
-        if row.ape_pct is not None
+        if row.ape_pct is not None and not row.apart
     }
     groups: dict[tuple[str, str, str], tuple[list[float], list[float]]] = {}
     for case, simulator, metric, stat, error in published:

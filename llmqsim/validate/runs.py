@@ -13,7 +13,7 @@ from typing import Any
 
 from llmqsim.errors import UserError
 from llmqsim.stamps import AUTO
-from llmqsim.validate import contradictions
+from llmqsim.validate import contradictions, keys
 from llmqsim.validate.campaigns import set_unstated
 from llmqsim.validate.cases import Case
 from llmqsim.validate.deployment import Servers, servers
@@ -111,7 +111,7 @@ def _run(case: Case, entries: tuple[int, ...]) -> Run:
         stage_rows=load.stage_rows,
         sent=sent,
         files=files,
-        notes=tuple([*machine.notes, *load.notes]),
+        notes=tuple([*machine.notes, *load.notes, *keys.matters(case)]),
         outside=tuple([*machine.outside, *load.outside]),
     )
 

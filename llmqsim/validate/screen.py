@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from llmqsim.validate import keys
 from llmqsim.validate.command import Validation
-from llmqsim.validate.summary import ALL, of_whole_runs
+from llmqsim.validate.summary import ALL, of_whole_runs, overloaded
 
 SHOWN = (
     "e2e",
@@ -22,16 +23,17 @@ STATS = ("mean", "p50", "p90", "p99", "value")
 
 def screen(found: Validation) -> str:
     """The whole text."""
-    parts = [_headline(found), _families(found), _coverage(found)]
+    parts = [_headline(found), _families(found), _overloaded(found), _coverage(found), _unread(found)]
     if found.beside:
         parts.append(_beside(found))
-    return "\n\n".join(parts)
+    return "\n\n".join(part for part in parts if part)
 
 
 def _headline(found: Validation) -> str:
     covered = sum(row.predicted is not None for row in found.rows)
+    failed = f" ({found.runs - found.ran} of them failed)" if found.ran < found.runs else ""
     return (
-        f"{len(found.cases)} cases, {found.runs} runs in {found.seconds:.0f} s; "
+        f"{len(found.cases)} cases, {found.runs} runs{failed} in {found.seconds:.0f} s; "
         f"{covered} of {len(found.rows)} measured figures predicted"
     )
 
@@ -46,6 +48,23 @@ def _families(found: Validation) -> str:
         figures = "".join(f"{value:>9.1f}" for value in (group.mean, group.median, group.p90))
         lines.append(f"{family:<28}{name:<22}{group.covered:>5}{figures}{group.bias:>+9.1f}")
     return "\n".join(lines)
+
+
+def _overloaded(found: Validation) -> str:
+    """Errors of overloaded runs' queues, which are in no mean above."""
+    lines = [
+        f"{one.key[0]:<28}{' '.join(one.key[4:]):<22}{one.covered:>5}{one.mean:>9.1f}{one.median:>9.1f}{one.p90:>9.1f}"
+        f"{one.bias:>+9.1f}"
+        for one in overloaded(found.rows)
+        if one.mean is not None and one.key[4] in SHOWN and one.key[5] in STATS
+    ]
+    head = "overloaded runs, apart: their queues depend on how long the run lasts"
+    return "\n".join([head, *lines]) if lines else ""
+
+
+def _unread(found: Validation) -> str:
+    lines = [f"    {count} × {text}" for text, count in keys.told(found.cases)]
+    return "\n".join(["keys that are not read, and in how many cases:", *lines]) if lines else ""
 
 
 def _coverage(found: Validation) -> str:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from llmqsim import formats
 from llmqsim.errors import DataError
 from llmqsim.files import read_bytes
 from llmqsim.validate.cases import Case
 from llmqsim.validate.tools import aiperf, guidellm, vllm_bench
 from llmqsim.validate.tools.server import Server
 
-WHAT = "a result of vLLM bench serve (JSON), GuideLLM (JSON) or AIPerf (JSONL)"
+WHAT = "a result of vLLM bench serve (JSON), SGLang bench_serving (JSON), GuideLLM (JSON) or AIPerf (JSONL)"
+NEAR = 20
+"""values of a list that are looked at for keys"""
 OTHERS: tuple[tuple[frozenset[str], str], ...] = (
     (frozenset({"avg_latency", "latencies"}), "vLLM `bench latency`; only `bench serve` has a server's queue in it"),
     (frozenset({"elapsed_time", "requests_per_second"}), "vLLM `bench throughput`; only `bench serve` is read"),
@@ -39,14 +42,23 @@ def read_tool_file(path: str | Path, server: Server) -> list[Case]:
         return [aiperf.case(records, path, server)]
     if guidellm.is_report(first):
         return guidellm.cases(first, path, server)
-    if all(vllm_bench.is_result(record) for record in records):
+    if all(vllm_bench.tool_of(record) is not None for record in records):
         return [vllm_bench.case(record, path, i, server) for i, record in enumerate(records)]
     for keys, tool in OTHERS:
-        if keys <= set(first):
+        if set(first) >= keys:
             raise DataError(f"{path}: is of {tool}")
-    raise DataError(
-        f"{path}: is of no tool that is read (keys {', '.join(list(first)[:6]) or 'none'}); {WHAT} was expected"
-    )
+    known = formats.of_json(_keys(first))
+    raise DataError(f"{path}: is of no tool that is read: {known.name}; {WHAT} was expected")
+
+
+def _keys(value: Any) -> Iterator[str]:
+    """Keys of an object, then those below it."""
+    if isinstance(value, Mapping):
+        yield from map(str, value)
+        value = list(value.values())
+    if isinstance(value, list):
+        for one in value[:NEAR]:
+            yield from _keys(one)
 
 
 def _records(path: str | Path) -> list[Mapping[str, Any]]:

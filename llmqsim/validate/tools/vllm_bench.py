@@ -1,11 +1,14 @@
-"""`vllm bench serve --save-result` (JSON; also the older benchmark_serving.py). Keys from memory, versions 0.6 to 0.2x.
+"""`vllm bench serve --save-result` and SGLang's `bench_serving --output-file` (JSON), which began as a copy of it.
 
-Rates and lengths are of the client. With --save-detailed it also holds a length and latencies of every request.
+Keys from memory: vLLM 0.6 to 0.2x (also the older benchmark_serving.py), SGLang 0.4 to 0.5. Each is told by keys that
+only it writes. Rates and lengths are of the client. With --save-detailed (SGLang: --output-details) there is also a
+length of every request.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +17,40 @@ from llmqsim.validate.cases import Case
 from llmqsim.validate.tools.common import length_spec, made, number
 from llmqsim.validate.tools.server import Server
 
-TOOL = "vllm bench serve"
-MARKS = frozenset({"request_throughput", "mean_ttft_ms", "total_output_tokens"})
-LATENCIES = {"ttft": "ttft", "tpot": "tpot", "itl": "itl", "e2el": "e2e"}
-"""its word -> ours; its ITL is the gap between chunks"""
 
 
-def is_result(record: Mapping[str, Any]) -> bool:
-    """Has it the keys that only this tool writes together?"""
-    return MARKS <= set(record)
+@dataclass(frozen=True)
+class Tool:
+    """What one of them writes. marks : keys of every file of its own. latencies : its word -> ours."""
+
+    name: str
+    marks: frozenset[str]
+    latencies: Mapping[str, str]
+
+
+VLLM = Tool(
+    "vllm bench serve",
+    frozenset({"request_throughput", "mean_ttft_ms", "total_output_tokens", "num_prompts"}),
+    {"ttft": "ttft", "tpot": "tpot", "itl": "itl", "e2el": "e2e"},
+)
+SGLANG = Tool(
+    "sglang bench_serving",
+    frozenset({"request_throughput", "total_output_tokens", "mean_e2e_latency_ms"}),
+    {"ttft": "ttft", "tpot": "tpot", "itl": "itl", "e2e_latency": "e2e"},
+)
+"""the ITL of both is the gap between chunks"""
+
+
+def tool_of(record: Mapping[str, Any]) -> Tool | None:
+    """Whose result a record is; None where it is of neither."""
+    return next((tool for tool in (SGLANG, VLLM) if tool.marks <= set(record)), None)
 
 
 def case(record: Mapping[str, Any], path: str | Path, place: int, server: Server) -> Case:
-    """Raises DataError, naming the key, where a run can't be known from it."""
+    """The case of a record that is of one of them. Raises DataError, naming the key, where a run can't be known."""
+    tool = tool_of(record)
+    if tool is None:
+        raise DataError(f"{path}: is no result of {VLLM.name} or {SGLANG.name}")
     counts = {
         key: number(record.get(key))
         for key in ("completed", "num_prompts", "total_input_tokens", "total_output_tokens")
@@ -44,10 +68,10 @@ def case(record: Mapping[str, Any], path: str | Path, place: int, server: Server
         "prompt_tokens": length_spec(prompts, counts["total_input_tokens"], done),
         "output_tokens": length_spec(outputs, counts["total_output_tokens"], done),
     }
-    entry: dict[str, Any] = _measured(record, int(done), asked)
+    entry: dict[str, Any] = _measured(record, int(done), asked, tool)
     _load(record, workload, entry, asked, path)
     name = Path(path).stem + (f"-{place + 1}" if place else "")
-    return made(path, name, server, record.get("model_id"), TOOL, workload, entry)
+    return made(path, name, server, record.get("model_id"), tool.name, workload, entry)
 
 
 def _lengths(record: Mapping[str, Any]) -> tuple[list | None, list | None]:
@@ -77,9 +101,11 @@ def _load(record: Mapping[str, Any], workload: dict, entry: dict, asked: int, pa
         workload["arrival"] = {"process": "all_at_once"}
 
 
-def _measured(record: Mapping[str, Any], done: int, asked: int) -> dict[str, Any]:
-    entry: dict[str, Any] = {"n_ok": done, "n_failed": asked - done}
-    for word, ours in LATENCIES.items():
+def _measured(record: Mapping[str, Any], done: int, asked: int, tool: Tool) -> dict[str, Any]:
+    entry: dict[str, Any] = {"n_ok": done}
+    if record.get("num_prompts") is not None:
+        entry["n_failed"] = asked - done
+    for word, ours in tool.latencies.items():
         stats = {}
         for key, value in record.items():
             stat, _, rest = key.partition("_")
