@@ -79,7 +79,7 @@ def read(
 
 
 def chosen(cases: Iterable[Case], patterns: Sequence[str]) -> list[Case]:
-    """Cases whose id or family fits one of the patterns (*, ?); all without patterns. Raises DataError when none does."""
+    """Cases whose id or family fits one of the patterns (*, ?); all without any. Raises DataError when none does."""
     cases = list(cases)
     if not patterns:
         return cases

@@ -50,8 +50,8 @@ SIXTEEN_BIT = ("", "bf16", "fp16", "fp16/bf16", "bfloat16", "float16", "auto")
 SITES: dict[str, dict[str, Any]] = {
     # two A100 where two GPUs are slower than one: no NVLink (docs/engine_presets.md, fidelity study section 5)
     "S10": {"interconnect": "pcie4"},
-    # submitted in August 2024 with TensorRT-LLM 0.11 or 0.12 and its maximum-utilisation scheduler, from memory; the slots
-    # that were stated (896, 1,024) could not be filled if every answer's longest length were reserved
+    # submitted in August 2024 with TensorRT-LLM 0.11 or 0.12 and its maximum-utilisation scheduler, from memory; the
+    # slots that were stated (896, 1,024) could not be filled if every answer's longest length were reserved
     "S11": {"engine_version": "0.12", "batching": "trtllm_max_utilization"},
 }
 """source of measurements -> what is known of its servers beside what the cases say; a case's own keys win"""
@@ -59,7 +59,7 @@ SITES: dict[str, dict[str, Any]] = {
 
 @dataclass
 class Servers:
-    """Scenario keys of the servers, GPUs they take, and what a reader should know. outside : why not in the envelope."""
+    """Scenario keys of the servers, GPUs they take, what a reader should know. outside : why not in the envelope."""
 
     keys: dict[str, Any]
     gpus: int
@@ -209,13 +209,13 @@ def _kv_type(config: Mapping[str, Any]) -> str | None:
     for key in KV_TYPE:
         if config.get(key) is None:
             continue
-        said = str(config[key]).lower()
-        said = said.removeprefix("torch.")
+        said = str(config[key]).lower().removeprefix("torch.")
         if said not in KV_TYPES:
             raise ScenarioError(f"{key}: unknown type of KV cache (got '{config[key]}'){or_known(said, KV_TYPES)}")
         found[key] = KV_TYPES[said]
     if len(set(found.values())) > 1:
-        raise ScenarioError(f"{' and '.join(f'{key}: {config[key]}' for key in found)} contradict each other; state one")
+        said = " and ".join(f"{key}: {config[key]}" for key in found)
+        raise ScenarioError(f"{said} contradict each other; state one")
     return next(iter(found.values()), None)
 
 

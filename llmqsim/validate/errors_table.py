@@ -132,7 +132,7 @@ def _predicted(run: Run, outcome: Outcomes) -> list[Row]:
 
 
 def _nothing_measured(figure: Figure) -> bool:
-    """A latency of zero: the tool wrote it for what it could not measure (TTFT without streaming, TPOT of one token)."""
+    """A latency of zero: a tool wrote it for what it could not measure (TTFT without streaming, TPOT of one token)."""
     return figure.metric in LATENCIES and figure.measured == 0
 
 

@@ -74,7 +74,8 @@ def _coverage(found: Validation) -> str:
         inside = [row for row in of_whole_runs(mine) if row.in_envelope]
         covered = sum(row.predicted is not None for row in mine)
         lines.append(
-            f"{family}: {covered} of {len(mine)} figures predicted ({covered / len(mine):.0%}), {len(inside)} of whole runs in the envelope"
+            f"{family}: {covered} of {len(mine)} figures predicted ({covered / len(mine):.0%}), "
+            f"{len(inside)} of whole runs in the envelope"
         )
         reasons: dict[str, int] = {}
         for row in mine:

@@ -18,7 +18,6 @@ from llmqsim.validate.tools.common import length_spec, made, number
 from llmqsim.validate.tools.server import Server
 
 
-
 @dataclass(frozen=True)
 class Tool:
     """What one of them writes. marks : keys of every file of its own. latencies : its word -> ours."""
