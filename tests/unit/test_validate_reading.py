@@ -30,7 +30,8 @@ from tests.unit.test_validate_tools import BENCH, read
 SERVING = Path(__file__).parents[3] / "shared" / "data" / "serving"
 SGLANG = {
     "backend": "sglang", "dataset_name": "random", "request_rate": 4.0, "max_concurrency": None,
-    "sharegpt_output_len": None, "random_input_len": 500, "random_output_len": 50, "random_range_ratio": 1.0, "duration": 25.0, "completed": 100,
+    "sharegpt_output_len": None,
+    "random_input_len": 500, "random_output_len": 50, "random_range_ratio": 1.0, "duration": 25.0, "completed": 100,
     "total_input_tokens": 50_000, "total_output_tokens": 5_000, "total_output_tokens_retokenized": 4_998,
     "request_throughput": 3.9, "input_throughput": 1950.0, "output_throughput": 196.0, "mean_e2e_latency_ms": 420.0,
     "median_e2e_latency_ms": 410.0, "mean_ttft_ms": 0.0, "median_ttft_ms": 0.0, "p99_ttft_ms": 0.0, "mean_tpot_ms": 8.0,
@@ -184,7 +185,7 @@ def test_queues_of_overloaded_runs_are_in_no_mean_and_told_apart():
 
 
 def test_an_overloaded_run_of_a_file_goes_apart(tmp_path, capsys):
-    """40 requests a second of 2,000 answer tokens on one GPU with 4 slots: no 7B model serves a tenth of that."""
+    """40 requests a second of 200 answer tokens on one GPU with 4 slots: no 8B model serves a tenth of that."""
     arrival = {"process": "poisson", "stages": [{"rate_per_s": 40, "duration_s": 15, "n": 600}]}
     work = {**WORK, "arrival": arrival, "output_tokens": {"exact": 200, "ignore_eos": True}, "client_timeout_s": None}
     measured = [{"stage": "all", "ttft_ms": {"mean": 9000.0}, "tpot_ms": {"mean": 7.0}}]
