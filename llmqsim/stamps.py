@@ -100,10 +100,9 @@ class Clock:
             return [f"time stamps of the trace are Unix times in {WORDS[own]}: they count from its first request"]
         whole = bool(np.all(known == np.floor(known)))
         if self.unit == AUTO and own == "s" and whole and len(known) > 2 and _gap(known) >= ORDINARY_S:
-            return [
-                f"time stamps of the trace are whole numbers, read as seconds ({1 / _gap(known):.3g} req/s); "
-                f"if they are milliseconds, {self._set('ms')}"
-            ]
+            rate = 1 / _gap(known)
+            told = f"time stamps of the trace are whole numbers, read as seconds ({rate:.3g} req/s)"
+            return [f"{told}; if they are milliseconds, {self._set('ms')}"]
         return []
 
     def _doubt(self, known: np.ndarray, epoch: str | None) -> None:

@@ -24,9 +24,9 @@ KV_DTYPES = ("bfloat16", "float16", "fp8", "int8", "none")
 OPTIONAL = ("kernel", "flag", "row_id", "source")
 FAMILY_OF_OP = {op: family for family in FAMILIES.values() for op in family.ops}
 WHOLE_POSITIVE = frozenset(
-    "m n k batch q_len kv_len num_heads num_kv_heads head_dim num_gpus message_bytes num_tokens hidden inter topk "
-    "num_experts tp ep n_head n_kv_head vocab nodes".split()
-)
+    ("m", "n", "k", "batch", "q_len", "kv_len", "num_heads", "num_kv_heads", "head_dim", "num_gpus", "message_bytes",
+     "num_tokens", "hidden", "inter", "topk", "num_experts", "tp", "ep", "n_head", "n_kv_head", "vocab", "nodes")
+)  # fmt: skip
 
 
 NOT_NEGATIVE = frozenset(("kv_history", "window"))
@@ -94,7 +94,7 @@ def read_parts(folder: Path, *, measured: bool = True, sieve: Sieve | None = Non
 
 def _pyarrow():
     try:
-        import pyarrow.parquet as parquet
+        from pyarrow import parquet
     except ImportError:
         raise UserError("reading kernel tables needs pyarrow: pip install 'llmqsim[parquet]'") from None
     return parquet
@@ -103,7 +103,7 @@ def _pyarrow():
 def _read(path: Path, parquet, measured: bool, sieve: Sieve) -> Iterator[Part]:
     try:
         frame = parquet.read_table(path).to_pandas()
-    except Exception as error:  # pyarrow raises a dozen kinds for a broken file; all mean the same to the user
+    except Exception as error:  # noqa: BLE001 pyarrow raises a dozen kinds for a broken file; all mean the same to the user
         sieve.drop(path, None, [f"{path}: not a readable parquet file ({str(error).splitlines()[0]})"])
         return
     needed = [*KEY, "op", *(["latency_us"] if measured else [])]

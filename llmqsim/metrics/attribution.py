@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 DECILES = 10
 BEFORE_START = tuple(name for name in WORDS if name != "preempted")
 """reasons for which a request waits before its first step; it resumes after a preemption later"""
-NEEDED = (
-    "arrival_s prompt_tokens output_tokens class replica first_scheduled_s first_token_s finish_s outcome reason "
-    "preemptions cached_tokens generated_tokens"
-).split() + [f"wait_{name}_s" for name in WORDS]
+NEEDED = [
+    "arrival_s", "prompt_tokens", "output_tokens", "class", "replica", "first_scheduled_s", "first_token_s", "finish_s",
+    "outcome", "reason", "preemptions", "cached_tokens", "generated_tokens", *(f"wait_{name}_s" for name in WORDS),
+]  # fmt: skip
 
 
 def read_requests(path: str) -> pd.DataFrame:
@@ -40,7 +40,8 @@ def read_requests(path: str) -> pd.DataFrame:
         refuse_foreign(path, text, "the CSV that `llmqsim run --requests` writes", (), advise=False)
         rest = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise DataError(
-            f"{path}:1: no column {missing[0]!r}{rest}; give the CSV that `llmqsim run --requests` writes with this version"
+            f"{path}:1: no column {missing[0]!r}{rest}; give the CSV that `llmqsim run --requests` writes with this "
+            "version"
         )
     numbers = [name for name in NEEDED if name not in ("class", "outcome", "reason")]
     for name in numbers:

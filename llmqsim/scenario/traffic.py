@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Union
+from typing import Annotated
 
 from pydantic import Field, Tag
 
@@ -82,13 +82,11 @@ class ExponentialLength(Spec):
 
 
 Length = Annotated[
-    Union[
-        Annotated[Count, Tag("kind:number")],
-        Annotated[ConstantLength, Tag("kind:constant")],
-        Annotated[UniformLength, Tag("kind:uniform")],
-        Annotated[LognormalLength, Tag("kind:lognormal")],
-        Annotated[ExponentialLength, Tag("kind:exponential")],
-    ],
+    Annotated[Count, Tag("kind:number")]
+    | Annotated[ConstantLength, Tag("kind:constant")]
+    | Annotated[UniformLength, Tag("kind:uniform")]
+    | Annotated[LognormalLength, Tag("kind:lognormal")]
+    | Annotated[ExponentialLength, Tag("kind:exponential")],
     by_keys("number", (int, float), **{k: k for k in ("constant", "uniform", "lognormal", "exponential")}),
 ]
 
@@ -107,11 +105,9 @@ class LengthsPair(Spec):
 
 
 Lengths = Annotated[
-    Union[
-        Annotated[str, rules.text("the name of a length preset", "azure-conversation"), Tag("kind:preset")],
-        Annotated[LengthsFile, Tag("kind:file")],
-        Annotated[LengthsPair, Tag("kind:pair")],
-    ],
+    Annotated[str, rules.text("the name of a length preset", "azure-conversation"), Tag("kind:preset")]
+    | Annotated[LengthsFile, Tag("kind:file")]
+    | Annotated[LengthsPair, Tag("kind:pair")],
     by_keys("preset", (str,), file="file", prompt="pair", output="pair"),
 ]
 

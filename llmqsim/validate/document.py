@@ -1,4 +1,4 @@
-"""Reading files of measured runs: YAML with the lines of its keys, CSV and parquet tables, each fault with its place."""
+"""Files of measured runs: YAML with the lines of its keys, CSV and parquet tables, each fault with its place."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Document:
         except UnicodeDecodeError:
             raise DataError(f"{path}: is not UTF-8 text; {WHAT} were expected") from None
         try:
-            self.content: Any = yaml.load(self.text, Loader=_LOADER)  # noqa: S506 a safe loader
+            self.content: Any = yaml.load(self.text, Loader=_LOADER)  # a safe loader
         except yaml.YAMLError as error:
             mark = getattr(error, "problem_mark", None)
             place = f"{path}:{mark.line + 1}" if mark else str(path)
@@ -74,7 +74,7 @@ def read_table(path: Path, what: str, needed: Sequence[str] = ()) -> pd.DataFram
         frame = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
     except ImportError:
         raise DataError(f"{path}: reading parquet needs pyarrow; pip install 'llmqsim[parquet]'") from None
-    except Exception as error:  # pandas, pyarrow: many kinds
+    except Exception as error:  # noqa: BLE001 pandas, pyarrow: many kinds
         raise DataError(f"{path}: can't be read as {what} ({str(error).splitlines()[0]})") from None
     absent = [name for name in needed if name not in frame.columns]
     if not absent:

@@ -6,6 +6,7 @@ figures where it may change them, on the screen in any case.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -132,7 +133,8 @@ def _unread(place: str, given: Mapping[str, Any]) -> Iterator[Unread]:
 
 def _nothing(value: Any) -> bool:
     """Is it a value that asks for nothing?"""
-    return value is None or value is False or value == "" or value == 0 or value != value  # NaN of an empty cell
+    empty_cell = isinstance(value, float) and math.isnan(value)
+    return value is None or value is False or value == "" or value == 0 or empty_cell
 
 
 def _latency(place: str, name: str) -> bool:

@@ -111,8 +111,8 @@ def _run(case: Case, entries: tuple[int, ...]) -> Run:
         stage_rows=load.stage_rows,
         sent=sent,
         files=files,
-        notes=tuple([*machine.notes, *load.notes, *keys.matters(case)]),
-        outside=tuple([*machine.outside, *load.outside]),
+        notes=(*machine.notes, *load.notes, *keys.matters(case)),
+        outside=(*machine.outside, *load.outside),
     )
 
 
@@ -130,11 +130,12 @@ def _static(machine: Servers, load: Traffic, entry: Mapping[str, Any]) -> None:
 
 
 def _long_prompts(machine: Servers, load: Traffic) -> None:
-    """TensorRT-LLM takes prompts whole: where nobody states its token budget, the longest must fit beside all others."""
-    if machine.product == "trtllm" and "max_num_batched_tokens" not in machine.engine and not load.static:
-        if (together := load.longest_prompt + load.clients) > TRT_TOKEN_BUDGET:
-            machine.engine["max_num_batched_tokens"] = max(together, load.longest_tokens)
-            machine.engine["max_model_len"] = load.longest_tokens
+    """TensorRT-LLM takes prompts whole: where nobody states its token budget, the longest must fit beside others."""
+    unstated = machine.product == "trtllm" and "max_num_batched_tokens" not in machine.engine and not load.static
+    together = load.longest_prompt + load.clients
+    if unstated and together > TRT_TOKEN_BUDGET:
+        machine.engine["max_num_batched_tokens"] = max(together, load.longest_tokens)
+        machine.engine["max_model_len"] = load.longest_tokens
 
 
 TRT_TOKEN_BUDGET = 8192

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import reprlib
 from functools import cache
 from importlib import resources
@@ -56,7 +57,7 @@ def parse_table(text: str, name: str) -> LengthTable:
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        content = yaml.load(text, Loader=loader)  # noqa: S506 a safe loader, the C one where there is one
+        content = yaml.load(text, Loader=loader)  # a safe loader, the C one where there is one
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f"{name}:{mark.line + 1}" if mark else name
@@ -164,4 +165,4 @@ class _Check:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and value == value
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and not math.isnan(value)

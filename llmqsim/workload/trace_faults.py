@@ -153,10 +153,8 @@ def _time_faults(
             hint += _again(texts[i], column) or ("" if dated else _date_like(texts[i]))
             faults.append((line, f"{column}: must be {right} (got '{_short(texts[i])}'){hint}"))
         elif (last := _last_valid(arrival_s, i)) is not None and time < arrival_s[last]:
-            faults.append(
-                (line, f"{column}: must not be before the row above (got '{_short(texts[i])}' after "
-                       f"'{_short(texts[last])}' in line {lines[last]}); sort the rows by time")
-            )  # fmt: skip
+            got = f"got '{_short(texts[i])}' after '{_short(texts[last])}' in line {lines[last]}"
+            faults.append((line, f"{column}: must not be before the row above ({got}); sort the rows by time"))
     return faults
 
 
@@ -178,11 +176,11 @@ def _length_faults(numbers: np.ndarray, texts: list[str], lines: list[int], colu
     with np.errstate(invalid="ignore"):
         bad = ~((numbers >= 1) & (numbers <= MAX_TOKENS) & (numbers == np.floor(numbers)))
     bounds = {False: "a whole number of at least 1", True: f"at most {MAX_TOKENS:,}"}
-    return [
-        (lines[i], f"{column}: must be {bounds[math.inf > numbers[i] > MAX_TOKENS]} "
-                   f"(got '{_short(texts[i])}'){_again(texts[i], column)}")
-        for i in np.flatnonzero(bad)
-    ]  # fmt: skip
+    faults = []
+    for i in np.flatnonzero(bad):
+        right = bounds[math.inf > numbers[i] > MAX_TOKENS]
+        faults.append((lines[i], f"{column}: must be {right} (got '{_short(texts[i])}'){_again(texts[i], column)}"))
+    return faults
 
 
 def _again(text: str, column: str) -> str:
