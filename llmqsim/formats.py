@@ -122,9 +122,9 @@ MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"%PDF", "a PDF"),
     (b"\xff\xfe", "UTF-16 text; save it as UTF-8"),
     (b"\xfe\xff", "UTF-16 text; save it as UTF-8"),
-    (b"version https://git-lfs", "a pointer of git-lfs and not the file itself; run `git lfs pull`"),
 )
 LINES: tuple[tuple[str, str], ...] = (
+    (r"\Aversion https://git-lfs", "a pointer of git-lfs and not the file itself; run `git lfs pull`"),
     (r"(?im)\A\s*<(!doctype|html|\?xml)", "a page (HTML or XML) and not the file itself; download the raw file"),
     (r"(?m)^# (HELP|TYPE) \S+", f"metrics in Prometheus' text format: {NO_REQUESTS}"),
     (r'(?m)\A[a-zA-Z_:][\w:]*\{\w+="[^"\n]*".*\} \S+$', f"metrics in Prometheus' text format: {NO_REQUESTS}"),
@@ -210,7 +210,8 @@ def refuse_foreign(path: object, text: str, what: str, ours: Iterable[Sequence[s
     if sign is not None and (own or parts or len(names) > 1) and line.lstrip()[:1] not in ("{", "[", "<", "#"):
         parts.append(f"{'its' if parts else 'the'} columns are separated by {SEPARATORS[sign]}")
     if parts:
-        raise DataError(f"{path}: {'; '.join(parts)}. Expected: {what}")
+        place = path if parts[0].startswith("is ") else f"{path}:1"
+        raise DataError(f"{place}: {'; '.join(parts)}. Expected: {what}")
 
 
 def column_hint(wanted: str, header: Iterable[str]) -> str:

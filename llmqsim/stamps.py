@@ -86,9 +86,9 @@ class Clock:
     def relative(self, stamps: np.ndarray) -> np.ndarray:
         """Stamps of whatever unit on a scale of their own, for who only asks which came first."""
         known = stamps[np.isfinite(stamps)]
-        if len(known) and known.max() > LATEST_S:
-            return (stamps - min(0.0, known[0]) - (known[0] if epoch_unit(float(known[0])) else 0.0)) / 1e9
-        return stamps
+        if not len(known) or np.median(known) <= LATEST_S:
+            return stamps
+        return (stamps - (known[0] if epoch_unit(float(known[0])) else 0.0)) / PER_SECOND["ns"]
 
     def notes(self, stamps: np.ndarray) -> list[str]:
         """What a reader should know of stamps that were read."""

@@ -74,8 +74,8 @@ def read_parts(folder: Path, *, measured: bool = True, sieve: Sieve | None = Non
     """Every kernel table under `folder`, nested folders included, in the order of their paths.
 
     measured : whether `latency_us` must be there; where it is, it is checked. sieve : what becomes of rows that can't
-    be used; default: DataError for the first file that has some. Raises DataError naming file, row, value and what would
-    be right, also where nothing is left.
+    be used; default: DataError for the first file that has some. Raises DataError naming file, row, value and what
+    would be right, also where nothing is left.
     """
     sieve = sieve or Sieve()
     parquet = _pyarrow()

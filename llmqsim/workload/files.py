@@ -26,7 +26,7 @@ def read_text(path: str | Path, what: str) -> str:
     if not raw.strip():
         raise DataError(f"{path}: the file is empty; {what} was expected")
     if kind := binary(raw):
-        raise DataError(f"{path}: the file is {kind}. Expected: {what} in UTF-8 text")
+        raise DataError(f"{path}: the file is binary: {kind}. Expected: {what} in UTF-8 text")
     if b"\x00" in raw:
         raise DataError(f"{path}: the file is binary (it holds zero bytes); {what} in UTF-8 text was expected")
     try:

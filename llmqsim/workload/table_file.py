@@ -76,7 +76,8 @@ class _Check:
 
     def table(self, content: Any) -> LengthTable:
         if not isinstance(content, dict) or content.get("kind") != "bins":
-            refuse_foreign(self.name, self.text, WHAT, ())
+            if not isinstance(content, dict) or self.text.lstrip().startswith("{"):
+                refuse_foreign(self.name, self.text, WHAT, ())
             got = content.get("kind") if isinstance(content, dict) else type(content).__name__
             raise DataError(f"{self.name}: kind: must be 'bins' (got {reprlib.repr(got)}); {WHAT} was expected")
         prompt = self.histogram(content.get("prompt"), "prompt")

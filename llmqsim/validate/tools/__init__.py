@@ -1,6 +1,4 @@
 """Result files of benchmark tools to cases: vLLM `bench serve`, SGLang `bench_serving`, GuideLLM, AIPerf.
 
-Formats from memory.
-
-These files say what a client saw, not what served it: the server is described by the user (`server.py`).
+Formats from memory. These files say what a client saw, not what served it: the user describes the server (`server.py`).
 """
