@@ -11,6 +11,7 @@ from llmqsim.errors import UserError
 from llmqsim.metrics import slo, stats
 from llmqsim.planner.bounds import Bounds
 from llmqsim.planner.vary import at_load, loops, one_kind
+from llmqsim.planner.warned import warned
 from llmqsim.scenario.build import build_workload
 from llmqsim.scenario.load import Sets, Variants, load
 from llmqsim.simulation import Prepared, prepare, promise
@@ -154,6 +155,7 @@ def _told(prepared: Prepared, curve: Curve, bounds: Bounds, ceiling: float, grow
         "months_left": _months(knee, growth),
         "growth_per_month": growth,
         "best_goodput": best,
+        "warnings": warned({"": prepared}),
         "notes": _notes(points, knee, never),
     }
 

@@ -20,6 +20,7 @@ from llmqsim.planner.alone import alone_for
 from llmqsim.planner.figures import Metric, Seen, length_edges, metrics, see
 from llmqsim.planner.replicate import alike
 from llmqsim.planner.vary import loops
+from llmqsim.planner.warned import warned
 from llmqsim.scenario.load import Scenario, Sets, load
 from llmqsim.simulation import Prepared, prepare
 
@@ -116,6 +117,7 @@ def compare_scenarios(
         "variants": {one.name: _told(one, chosen) for one in contestants},
         "differences": {one.name: _differences(judge, against, one, chosen) for one in others},
         "groups": _group_table(judge, contestants),
+        "warnings": warned(prepared),
         "notes": _notes(contestants, chosen, same, runs, replications, others),
     }
 

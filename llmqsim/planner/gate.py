@@ -18,6 +18,7 @@ from llmqsim.planner import baseline as base
 from llmqsim.planner.attain import BROKEN, KEPT, OPEN, judge, of_one_run, outcomes
 from llmqsim.planner.figures import LOWER, Metric, metrics
 from llmqsim.planner.replicate import alike
+from llmqsim.planner.warned import warned
 from llmqsim.result import Result
 from llmqsim.scenario.load import Scenario, Sets, load
 from llmqsim.simulation import Prepared, prepare
@@ -72,6 +73,7 @@ def gate(
         "baseline": baseline,
         "changed_files": changed,
         "scenarios": judged,
+        "warnings": warned({name: prepare(one) for name, one in zip(names, scenarios, strict=True)}),
         "notes": [_change_note(changed)] if changed else [],
     }
 

@@ -19,6 +19,7 @@ from llmqsim.planner.limits import FEASIBLE, INFEASIBLE, NOTHING, ONE_TRAFFIC, R
 from llmqsim.planner.settle import Tell, quiet
 from llmqsim.planner.size import Effort, binds
 from llmqsim.planner.splitting import SplitCandidate
+from llmqsim.planner.warned import warned_if_built
 from llmqsim.scenario.load import Scenario, from_mapping, load
 
 NO_SPLIT = {"split": None, "split_reason": None, "split_explanation": "", "split_candidates": []}
@@ -77,6 +78,7 @@ def size(question: Question) -> dict[str, Any]:
         "candidates": [combinations.told(one, by_cost) for one in found] if len(found) > 1 else [],
         "command": command(question),
         "prices": _sources([*found, *apart]) if by_cost else [],
+        "warnings": warned_if_built(make([(key, value, "--try") for key, value in (chosen.choice if chosen else {}).items()])),
         "notes": [*notes, *_more_notes(chosen), *splitting.notes(best_apart, pooled, pooled or question.link is not None)],
         "runs": sum(one.search.probe.runs for one in [*found, *apart] if one.search is not None),
         "seconds": round(time.monotonic() - started, 2),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from llmqsim.report.show import NOTHING, clip, count, figures, percent, wrap
+from llmqsim.report.show import NOTHING, clip, count, figures, percent, warnings, wrap
 
 WIDTH = 110
 LABEL = 12
@@ -15,7 +15,8 @@ MARK = " *"
 
 def advise_text(told: dict[str, Any]) -> str:
     """The answer as text. told : what planner.advise returns."""
-    lines = [clip(" ".join(told["question"].split()), WIDTH)] if told["question"] else []
+    lines = warnings(told["warnings"], WIDTH)
+    lines += wrap(told["question"], WIDTH) if told["question"] else []
     rows = [("answer", told["explanation"]), *_causes(told), ("now", _now(told))]
     lines += _labelled(rows)
     lines += ["", *_table(told["levers"]), "", *_labelled([*_stack(told), *_hardware(told)])]

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from llmqsim.report import drawing
-from llmqsim.report.show import NOTHING, clip, duration, figures, percent, wrap
+from llmqsim.report.show import NOTHING, duration, figures, percent, warnings, wrap
 
 WIDTH = 100
 
 
 def capacity_text(told: dict[str, Any]) -> str:
     """The answer as text. told : what planner.capacity.capacity returns."""
-    lines = [clip(" ".join(told["question"].split()), WIDTH)] if told["question"] else []
+    lines = warnings(told["warnings"], WIDTH)
+    lines += wrap(told["question"], WIDTH) if told["question"] else []
     lines += wrap(_answer(told), WIDTH)
     lines += ["", f"{'rate':>10}{'of now':>8}{'attainment':>12}  {'95 % interval':<18}{'goodput':>10}{'TTFT p99':>11}  stable?"]
     lines += [_row(point) for point in told["points"]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from llmqsim.report.show import NOTHING, clip, duration, figures, percent, wrap
+from llmqsim.report.show import NOTHING, duration, figures, percent, warnings, wrap
 
 WIDTH = 110
 SHOWN_GROUPS = (("class", "class"), ("tenant", "tenant"), ("length", "tokens, prompt and output"))
@@ -19,7 +19,8 @@ def _head(told: dict[str, Any]) -> list[str]:
     runs = "one run" if told["replications"] == 1 else f"{told['replications']} paired runs"
     others = ", ".join(told["differences"])
     said = f"{others} against {told['against']}; {runs} each, seed {told['seed']}; differences with 95 % intervals"
-    return [*([clip(" ".join(told["question"].split()), WIDTH)] if told["question"] else []), *wrap(said, WIDTH)]
+    question = wrap(told["question"], WIDTH) if told["question"] else []
+    return [*warnings(told["warnings"], WIDTH), *question, *wrap(said, WIDTH)]
 
 
 def _figures(told: dict[str, Any]) -> list[str]:

@@ -16,7 +16,7 @@ MARK = {"kept": "pass", "broken": "FAIL", "inconclusive": "INCONCLUSIVE"}
 
 def gate_text(told: dict[str, Any]) -> str:
     """The log: a line for every objective, with baseline, value, interval and limit."""
-    lines = []
+    lines = [f"warning: {one['text']}" for one in told["warnings"]]
     for one in told["scenarios"]:
         runs = count(one["replications"], "replication")
         lines.append(f"{one['scenario']}: {one['verdict']} ({one['stability']}, {runs}, seed {one['seed']})")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from llmqsim.report.show import clip, count, duration, figures, percent, wrap
+from llmqsim.report.show import clip, count, duration, figures, percent, warnings, wrap
 
 WIDTH, LABEL = 100, 12
 UNSTATED = "the costs are the scenario's own and state no error: how far the answer moves with them is not known"
@@ -21,7 +21,8 @@ WAITS = {
 def size_text(told: dict[str, Any]) -> str:
     """The answer as text. told : what planner.sizing.size returns."""
     pooled = told["split"] is not None and told["smaller"] is None
-    lines = [] if pooled else _headline(told)
+    lines = warnings(told["warnings"], WIDTH)
+    lines += [] if pooled else _headline(told)
     rows = [] if pooled else [*_feasible(told), *_theory(told)]
     for label, text in (*rows, *_split(told), *_candidates(told)):
         lines += _line(label, text)

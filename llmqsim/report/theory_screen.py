@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from llmqsim.report.show import NOTHING, clip, duration, figures, percent, wrap
+from llmqsim.report.show import NOTHING, duration, figures, percent, wrap
 
 WIDTH = 110
 
@@ -12,7 +12,7 @@ WIDTH = 110
 def theory_text(told: dict[str, Any]) -> str:
     """The table as text. told : what planner.theory.check_theory returns."""
     mix = told["mix"]
-    head = [clip(" ".join(told["question"].split()), WIDTH)] if told["question"] else []
+    head = wrap(told["question"], WIDTH) if told["question"] else []
     said = (
         f"traffic: {figures(mix['rate_per_s'])} req/s (gaps CV {figures(mix['arrival_cv'])}), {figures(mix['prompt_tokens'])} "
         f"prompt and {figures(mix['output_tokens'])} output tokens, time alone CV {figures(mix['service_cv'])}"

@@ -11,10 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from llmqsim import load_text, simulate
+from llmqsim import load, load_text, simulate
 from llmqsim.errors import ScenarioError
 from llmqsim.hardware.hf_config import model_from_config
 from llmqsim.hardware.model import model, model_names
+from llmqsim.planner.compare import compare
+from llmqsim.planner.warned import warned_if_built
+from llmqsim.report.compare_screen import compare_text
 from llmqsim.report.explain import explain
 from llmqsim.report.explain_page import explain_text
 from llmqsim.report.tables import screen
@@ -228,3 +231,15 @@ def test_screen_json_and_page_say_the_same_first():
     shown = [" ".join(text.split()) for text in (screen(result), explain_text(explain(scenario)))]
     assert all(one["text"] in text for one in told for text in shown)
     assert shown[1].startswith("warning: ")
+
+
+def test_answers_from_many_runs_say_it_first_and_for_which_variant(tmp_path):
+    path = tmp_path / "s.yaml"
+    small = TEXT.replace("prompt: 8000", "prompt: 100") + "slo: {ttft: 500 ms, tpot: 50 ms}\n"
+    path.write_text(small + "variants: {newer: {engine.preset: vllm-0.24}}\n")
+    told = compare(path, ["base", "newer"], 1)
+    assert [one["text"].partition(":")[0] for one in told["warnings"]] == ["newer"]
+    assert compare_text(told).startswith("warning: newer: kernels were timed under vllm 0.19.0")
+    whole = compare(path, ["newer"], 1, sets=["engine.preset=vllm-0.24"])["warnings"]
+    assert [one["text"].partition(" ")[0] for one in whole] == ["kernels"]
+    assert warned_if_built(load(path, sets={"model": "llama-3.1-405b"})) == []  # it does not fit

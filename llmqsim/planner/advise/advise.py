@@ -21,6 +21,7 @@ from llmqsim.planner.limits import ONE_TRAFFIC
 from llmqsim.planner.size import share_text
 from llmqsim.planner.utilisation import SATURATED, diagnose
 from llmqsim.planner.vary import loops
+from llmqsim.planner.warned import warned_if_built
 
 NO_HARDWARE, LEVERS, HARDWARE, OUT_OF_REACH, UNDECIDED = (
     "no_hardware_needed", "levers", "add_gpus", "out_of_reach", "undecided",
@@ -68,6 +69,7 @@ def advise(bench: Bench, prices: Sequence[str] = ()) -> dict[str, Any]:
         "hardware": left,
         "gpus_spared": None if met else spared(base, stack),
         "command": commands.advise(asked, prices),
+        "warnings": warned_if_built(scenario),
         "notes": _notes(base, stack, rows, longer),
         "seconds": round(time.monotonic() - started, 2),
     }
