@@ -11,6 +11,7 @@ import os
 import sys
 
 from llmqsim import terminal
+from llmqsim.cli_hints import Parser
 from llmqsim.errors import UserError
 from llmqsim.files import check_outputs
 from llmqsim.version import __version__
@@ -25,7 +26,7 @@ def main(argv: list[str] | None = None) -> int:
     """Entry point of the `llmqsim` command; returns the exit code."""
     terminal.prepare()
     try:
-        arguments = _parser().parse_args(argv)
+        arguments = _parser().parse_args(sys.argv[1:] if argv is None else argv)
         code = arguments.command(arguments)
         sys.stdout.flush()
         return code
@@ -65,7 +66,7 @@ def _silence() -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="llmqsim",
         description="Queueing simulator for LLM serving: TTFT, TPOT and SLO attainment, and what requests waited for.",
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+MOST_LISTED, NEAREST = 15, 5
+"""names up to which a message lists all that are known, and how many of more than that"""
 SHORTEST_START = 3
 """characters; shorter beginnings would fit too much"""
 
@@ -68,6 +70,16 @@ def or_known(name: str, known: Iterable[str], also: Iterable[str] = ()) -> str:
     """The end of a sentence about an unknown name: did_you_mean, then all that is known. also : aliases of these."""
     choices = sorted(known)
     return f"{did_you_mean(name, [*choices, *also]) or '.'} Known: {', '.join(choices) or 'none'}"
+
+
+def or_nearest(name: str, known: Iterable[str], also: Iterable[str] = ()) -> str:
+    """The same where `llmqsim presets` lists what is known: of a long list only the nearest, and the command."""
+    choices = sorted(known)
+    if len(choices) <= MOST_LISTED:
+        return or_known(name, choices, also)
+    near = difflib.get_close_matches(name.lower(), choices, n=NEAREST, cutoff=0.3)
+    some = f" Near: {', '.join(near)}." if near else ""
+    return f"{did_you_mean(name, [*choices, *also]) or '.'}{some} `llmqsim presets` lists all {len(choices)}"
 
 
 def _letters(name: str) -> str:

@@ -58,7 +58,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "benchmark": FOUNDATION | DATA | {"simulation", "scenario", "scenario.build", "report", "cost"},
     "sweep": FOUNDATION | {"scenario", "simulation"},
     "cli": FOUNDATION | DATA | {"benchmark", "result", "metrics", "simulation", "scenario", "report", "workload", "cost", "engine"}
-    | {"cli_advise", "cli_calibrate", "cli_claims", "cli_gate", "cli_planner", "cli_sweep", "cli_tradeoff", "cli_validate"},
+    | {"cli_advise", "cli_calibrate", "cli_claims", "cli_gate", "cli_planner", "cli_sweep", "cli_tradeoff", "cli_validate"}
+    | {"cli_hints"},
+    "cli_hints": {"errors", "scenario"},
     "tradeoff": FOUNDATION | {"scenario", "simulation", "metrics", "planner"},
     # a user of everything that answers questions: published figures beside simulated ones
     "claims": FOUNDATION

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from llmqsim.errors import ScenarioError, or_known
+from llmqsim.errors import ScenarioError, or_nearest
 
 
-@lru_cache(maxsize=None)
+@cache
 def read_preset(path: str) -> dict[str, Any]:
     """The content of `llmqsim/presets/<path>`. Callers must not change it."""
     import yaml
@@ -26,9 +26,7 @@ def find(kind: str, name: str, entries: Mapping[str, Mapping[str, Any]]) -> str:
     """
     by_name = {alias.lower(): key for key, entry in entries.items() for alias in (key, *entry.get("aliases", ()))}
     if name.lower() not in by_name:
-        raise ScenarioError(
-            f"{kind}: unknown preset (got '{name}'){or_known(name, entries, by_name)}"
-        )
+        raise ScenarioError(f"{kind}: unknown preset (got '{name}'){or_nearest(name, entries, by_name)}")
     return by_name[name.lower()]
 
 

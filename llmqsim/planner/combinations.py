@@ -69,7 +69,7 @@ def candidates(make: Make, axes: Mapping[str, list], own_prices: Mapping[str, fl
 def said(error: ScenarioError) -> str:
     """The first fault, without the option that it came from: the combination is named beside it."""
     fault = error.faults[0]
-    for option in ("--try: ", "--gpu: ", "--tp: ", "--set: ", "<mapping>: "):
+    for option in ("--try: ", "--gpu: ", "--tp: ", "--set: ", "--model: ", "--engine: ", "--routing: ", "flags: ", "<mapping>: "):
         fault = fault.removeprefix(option)
     return fault
 

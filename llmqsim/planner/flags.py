@@ -20,6 +20,13 @@ WARM_ANSWERS, MEASURED_ANSWERS = 2, 8
 """times an answer at the TPOT target: how long the start-up is cut, how long is measured at least"""
 
 
+FLAG_PLACES = {
+    "model": "--model", "gpu": "--gpu", "routing": "--routing", "engine": "--engine", "slo": "--slo", "workload": "flags",
+    "run": "flags",
+}  # fmt: skip
+"""key of the scenario that flags make -> the flag that gave it"""
+
+
 @dataclass
 class Asked:
     """What the flags say. mapping : a scenario as plain data. notes : what was assumed."""

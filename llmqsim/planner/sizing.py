@@ -14,7 +14,7 @@ from llmqsim.hardware.prices import parse_prices
 from llmqsim.planner import combinations, splitting
 from llmqsim.planner.combinations import Candidate
 from llmqsim.planner.concurrency import Concurrency
-from llmqsim.planner.flags import scenario_from, slo_from
+from llmqsim.planner.flags import FLAG_PLACES, scenario_from, slo_from
 from llmqsim.planner.limits import FEASIBLE, INFEASIBLE, NOTHING, ONE_TRAFFIC, REASONS, UNDECIDED
 from llmqsim.planner.settle import Tell, quiet
 from llmqsim.planner.size import Effort, binds
@@ -100,7 +100,7 @@ def maker(question: Question) -> tuple[combinations.Make, list[str]]:
     asked = scenario_from(question.flags)
 
     def from_flags(more: list[tuple]) -> Scenario:
-        return from_mapping(asked.mapping, sets=[*question.sets, *seed, *more])
+        return from_mapping(asked.mapping, sets=[*question.sets, *seed, *more], places=FLAG_PLACES)
 
     return from_flags, asked.notes
 

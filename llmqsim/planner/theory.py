@@ -62,9 +62,17 @@ def check_theory(
 
 def _row(quantity: str, unit: str, theory: float | None, source: str, values: list[float | None]) -> dict[str, Any]:
     known = [v for v in values if v is not None]
-    found = stats.t_interval(known).to_dict() if known else None
+    found = _possible(stats.t_interval(known).to_dict(), unit) if known else None
     ratio = None if not found or not theory or theory < NOTHING_S else found["mean"] / theory
     return {"quantity": quantity, "unit": unit, "theory": theory, "source": source, "simulated": found, "ratio": ratio}
+
+
+def _possible(interval: dict[str, Any], unit: str) -> dict[str, Any]:
+    """An interval within what the quantity can be: none of them is negative, and no share is above 1."""
+    low, high = interval["low"], interval["high"]
+    if low is None:
+        return interval
+    return {**interval, "low": max(0.0, low), "high": min(1.0, high) if unit == "share" else high}
 
 
 def _supply(prepared: Prepared, bounds: Bounds, rate: float | None, replications: int) -> list[dict[str, Any]]:
@@ -93,21 +101,22 @@ def _demand(prepared: Prepared, bounds: Bounds, rate: float | None, results: lis
     each, told = rate / replicas, [result.summary() for result in results]
     batch = bounds.batch_at(each)
     one = bounds.slots == 1
+    unstable = f"no steady state: the load is {each / bounds.capacity_per_s:.3g} of the capacity" if batch is None else ""
     rows = [
         _row("load of a replica", "", each / bounds.capacity_per_s, "rate / (replicas x capacity)", []),
-        _row("running in a replica", "requests", batch, f"{LITTLE}: rate x O T(B)", [t["utilisation"]["running_mean"] for t in told]),
+        _row("running in a replica", "requests", batch, unstable or f"{LITTLE}: rate x O T(B)", [t["utilisation"]["running_mean"] for t in told]),
     ]
     if bounds.mix.output > 1 and not bounds.stations:
         step = None if batch is None else bounds.step_s(batch)
-        rows.append(_row("TPOT mean", "s", step, "T(B) at that B", [t["tpot_s"]["mean"] for t in told]))
+        rows.append(_row("TPOT mean", "s", step, unstable or "T(B) at that B", [t["tpot_s"]["mean"] for t in told]))
     waits = [t["wait_s"]["mean"] if one else _queued(t) for t in told]
     source = f"{PK}: exact for one server" if one and abs(bounds.mix.arrival_cv2 - 1) < 0.2 else f"{AC}, M/G/{bounds.slots}"
-    rows.append(_row("wait for a place", "s", bounds.wait_s(each), source, waits))
+    rows.append(_row("wait for a place", "s", bounds.wait_s(each), unstable or source, waits))
     pooled = f"{AC}, M/G/{bounds.slots * replicas}: one queue for all replicas"
     if replicas > 1:
-        rows.append(_row("the same, one queue", "s", bounds.wait_s(rate, replicas), pooled, []))
+        rows.append(_row("the same, one queue", "s", bounds.wait_s(rate, replicas), unstable or pooled, []))
     service = None if batch is None else bounds.residence_s(batch)
-    rows.append(_row("in service", "s", service, "O T(B)", [_service(t) for t in told]))
+    rows.append(_row("in service", "s", service, unstable or "O T(B)", [_service(t) for t in told]))
     capacity = prepared.servers.deployment.capacity
     if capacity is not None and batch is not None:
         held = batch * (bounds.mix.context + capacity.block_size / 2) / capacity.usable_tokens
@@ -149,7 +158,10 @@ def _notes(prepared: Prepared, bounds: Bounds, rate: float | None) -> list[str]:
     if rate is None:
         notes.append("clients wait for answers: there is no rate that theory could start from")
     elif rate / prepared.scenario.spec.replicas >= bounds.capacity_per_s:
-        notes.append("the load is beyond the capacity by arithmetic: there is no steady state, so no wait and no batch")
+        notes.append(
+            "the load is beyond the capacity by arithmetic: there is no steady state, so no wait and no batch; what is "
+            + "simulated grows with the length of the run"
+        )
     if prepared.servers.deployment.options.enable_prefix_caching:
         notes.append("arithmetic does not know the prefix cache: what it spares makes the capacity larger")
     if not prepared.servers.deployment.batching.has_token_budget and not bounds.stations:

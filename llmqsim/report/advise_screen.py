@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from llmqsim.report.show import NOTHING, clip, count, figures, percent, warnings, wrap
+from llmqsim.report.show import NOTHING, count, figures, percent, warnings, wrap
 
 WIDTH = 110
 LABEL = 12
@@ -77,10 +77,10 @@ def _table(rows: list[dict[str, Any]]) -> list[str]:
     for row in rows:
         name = f"{row['lever']}{MARK if row['changes_answers'] else ''}"
         mark = "" if row["helps"] else "no gain shown; "
-        lines.append(
-            f"{name:<{NAME}}{_points(row['attainment']):>25}{_gained(row['capacity_per_s']):>29}{row['gpus']:>6}  "
-            f"{clip(mark + _worse(row['worse']), WIDTH - NAME - 62)}"
-        )
+        first, *more = wrap(mark + _worse(row["worse"]), WIDTH - NAME - 62)
+        cells = f"{_points(row['attainment']):>25}{_gained(row['capacity_per_s']):>29}{row['gpus']:>6}"
+        lines.append(f"{name:<{NAME}}{cells}  {first}")
+        lines += [f"{'':<{NAME + 62}}{line}" for line in more]
         said = row["says"] + ("; changes the model's outputs" if row["changes_answers"] else "")
         lines += [f"  {line}" for line in wrap(said, WIDTH - 2)]
         lines.append(f"  {row['command']}")

@@ -8,6 +8,8 @@ from llmqsim.report import drawing
 from llmqsim.report.show import NOTHING, duration, figures, percent, warnings, wrap
 
 WIDTH = 100
+DAYS = 30.4
+"""of a month"""
 
 
 def capacity_text(told: dict[str, Any]) -> str:
@@ -31,8 +33,15 @@ def _answer(told: dict[str, Any]) -> str:
     left = told["growth_left"]["mean"]
     said += f": {percent(left)} above today's {figures(rate)}" if left >= 0 else f", below today's {figures(rate)}"
     if told["months_left"] is not None:
-        said += f", {figures(told['months_left'])} months at {percent(told['growth_per_month'])} a month"
+        said += f", {_time_left(told['months_left'])} at {percent(told['growth_per_month'])} a month"
     return f"{said}; {by_arithmetic}"
+
+
+def _time_left(months: float) -> str:
+    """Months of growth that are left; days where they are few."""
+    if months <= 0:
+        return "no time left"
+    return f"{figures(months)} months" if months >= 1 else f"some {max(1.0, months * DAYS):.0f} days"
 
 
 def _row(point: dict[str, Any]) -> str:

@@ -81,9 +81,34 @@ def outcome(figures_: dict[str, Any]) -> str:
 
 
 def _arrivals(workload: dict[str, Any]) -> str:
-    process = _name(workload.get("arrivals")) or "requests"
-    lengths = _name(workload.get("lengths"))
-    return f"{process} arrivals, lengths {lengths}" if lengths else f"{process} arrivals"
+    given, classes = workload.get("arrivals"), (workload.get("classes") or {}).values()
+    process = _name(given) or ("each class's own" if any(one.get("arrivals") for one in classes) else "given")
+    if workload.get("lengths"):
+        return f"{process} arrivals, lengths {_lengths(workload['lengths'])}"
+    return f"{process} arrivals" + (", each class's own lengths" if any(one.get("lengths") for one in classes) else "")
+
+
+def _lengths(value: Any) -> str:
+    """"azure-conversation", or "8,000 in, log-normal 250 (CV 1) out" of a mapping of prompt and output."""
+    if not isinstance(value, dict) or "prompt" not in value:
+        return _name(value) or "as given"
+    return f"{_length(value['prompt'])} in, {_length(value.get('output'))} out"
+
+
+def _length(value: Any) -> str:
+    """A distribution of tokens in a few words."""
+    if not isinstance(value, dict):
+        return f"{value:,}" if isinstance(value, (int, float)) else str(value)
+    if "constant" in value:
+        return f"{value['constant']:,}"
+    if "uniform" in value:
+        low, high = value["uniform"]
+        return f"{low:,} to {high:,}"
+    for kind, word in (("lognormal", "log-normal"), ("exponential", "exponential")):
+        if kind in value:
+            mean, cv = value[kind]["mean"], value[kind].get("cv")
+            return f"{word} {mean:,.6g}" + (f" (CV {cv:g})" if cv is not None else "")
+    return "as given"
 
 
 def _gpu(value: Any) -> str | None:

@@ -11,10 +11,17 @@ from llmqsim.terminal import width
 NOTHING = "–"
 
 
+SMALLEST = 1e-4
+"""less than this is said to be less, not written with an exponent"""
+NANOSECOND = 1e-9
+
+
 def figures(value: float | None) -> str:
     """Three significant figures, no exponent; whole numbers from 100 on, with thousands separators."""
     if value is None:
         return NOTHING
+    if 0 < abs(value) < SMALLEST:
+        return f"< {SMALLEST:g}" if value > 0 else f"> -{SMALLEST:g}"
     if abs(value) >= 99.95:
         return f"{value:,.0f}"
     digits = 2 if abs(value) < 9.995 else 1
@@ -25,11 +32,14 @@ def duration(seconds: float | None) -> str:
     """"12.3 ms", "4.56 s", "250 µs"."""
     if seconds is None:
         return NOTHING
-    if seconds >= 0.9995 or seconds == 0:
+    size = abs(seconds)
+    if size >= 0.9995 or size == 0:
         return f"{figures(seconds)} s"
-    if seconds >= 0.9995e-3:
+    if size >= 0.9995e-3:
         return f"{figures(seconds * 1e3)} ms"
-    return f"{figures(seconds * 1e6)} µs"
+    if size >= NANOSECOND:
+        return f"{figures(seconds * 1e6)} µs"
+    return "< 1 ns" if seconds > 0 else "> -1 ns"
 
 
 def limit(seconds: float) -> str:
@@ -41,6 +51,8 @@ def percent(share: float | None) -> str:
     """"97.3 %", rounded down, so that what is shown was reached; "< 0.1 %" for what is more than nothing."""
     if share is None:
         return NOTHING
+    if share < 0:  # a lower bound, or a change: the size is rounded up, so that it is nowhere flattered
+        return f"-{math.ceil(-share * 1000 - 1e-9) / 10:g} %"
     tenths = math.floor(share * 1000 + 1e-9)
     if tenths == 0 and share > 0:
         return "< 0.1 %"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from llmqsim.report.show import clip, count, duration, figures, percent, warnings, wrap
+from llmqsim.report.show import count, duration, figures, percent, warnings, wrap
 
 WIDTH, LABEL = 100, 12
 UNSTATED = "the costs are the scenario's own and state no error: how far the answer moves with them is not known"
@@ -148,7 +148,7 @@ def _candidates(told: dict[str, Any]) -> list[tuple[str, str]]:
     for one in told["candidates"]:
         name = ", ".join(f"{key.split('.')[-1]} {value}" for key, value in one["choice"].items())
         if one["replicas"] is None:
-            result = clip(f"{one['reason']}: {one['explanation'].removeprefix('--try: ')}", WIDTH - LABEL - len(name) - 2)
+            result = f"{one['reason']}: {one['explanation'].removeprefix('--try: ')}"
         else:
             dollars = "" if one["usd_per_hour"] is None else f", ${one['usd_per_hour']:,.2f}/h"
             result = f"{count(one['replicas'], 'replica')}, {count(one['gpus'], 'GPU')}{dollars}"
@@ -156,7 +156,7 @@ def _candidates(told: dict[str, Any]) -> list[tuple[str, str]]:
     for one in told["split_candidates"]:
         name = ", ".join(f"{key.split('.')[-1]} {value}" for key, value in one["choice"].items())
         if one["prefill_replicas"] is None:
-            result = clip(f"{one['reason']}: {one['explanation']}", WIDTH - LABEL - len(name) - 9)
+            result = f"{one['reason']}: {one['explanation']}"
         else:
             dollars = "" if one["usd_per_hour"] is None else f", ${one['usd_per_hour']:,.2f}/h"
             result = f"{one['prefill_replicas']}P{one['decode_replicas']}D, {count(one['gpus'], 'GPU')}{dollars}"

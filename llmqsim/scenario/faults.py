@@ -99,13 +99,21 @@ def _unknown_key(path: shape.Path, value: Any, owner: type[BaseModel]) -> str:
     if "." in key:
         return f"{start}; dotted keys are for variants and --set, write nested keys here"
     if sought not in known and elsewhere:
-        return f"{start}; did you mean '{elsewhere[0]}'?"
+        return f"{start}; {_stands(elsewhere, key, path)}"
     if near:
         return start + near
     far = did_you_mean(sought, {p[-1]: p for p in shape.all_paths()})
     homes = [p for p in shape.all_paths() if far and f"'{p[-1]}'" in far]
     home = ".".join(min(homes, key=len, default=()))
     return f"{start}; did you mean '{home}'?" if home else f"{start}; known: {', '.join(known)}"
+
+
+def _stands(elsewhere: list[str], key: str, path: shape.Path) -> str:
+    """Where a key of this name belongs: at the top level, or below another one."""
+    home = elsewhere[0]
+    if "." in home or len(path) == 1:
+        return f"did you mean '{home}'?"
+    return f"'{home}' stands at the top level, not under {'.'.join(path[:-1])}"
 
 
 def _other_kind(path: shape.Path, owner: type[BaseModel]) -> str:

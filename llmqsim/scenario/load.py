@@ -15,6 +15,8 @@ from llmqsim.scenario.source import Place, from_plain
 
 Sets = Iterable[str | tuple] | Mapping[str, Any]
 Variants = str | Iterable[str] | None
+MAPPING = "<mapping>"
+"""what faults call plain data that came from no file"""
 
 
 @dataclass(frozen=True)
@@ -114,10 +116,23 @@ def load_text(text: str, name: str = "<text>", variant: Variants = None, sets: S
     return _scenario(draft, variant, sets, None)
 
 
-def from_mapping(mapping: Mapping[str, Any], variant: Variants = None, sets: Sets = (), folder: str = "") -> Scenario:
-    """Like `load`, from plain data, such as `Scenario.to_dict()` returns. folder : what file names are relative to."""
+def from_mapping(
+    mapping: Mapping[str, Any],
+    variant: Variants = None,
+    sets: Sets = (),
+    folder: str = "",
+    places: Mapping[str, str] | None = None,
+) -> Scenario:
+    """Like `load`, from plain data, such as `Scenario.to_dict()` returns. folder : what file names are relative to.
+
+    places : top-level key -> what gave it, as faults name it ("--model"); else "<mapping>".
+    """
     draft = Draft(folder)
-    draft.add_tree(from_plain(mapping, Place("<mapping>")), folder, ())
+    tree = from_plain(mapping, Place(MAPPING))
+    for key, place in (places or {}).items():
+        if key in tree.value:
+            tree.value[key] = from_plain(mapping[key], Place(place))
+    draft.add_tree(tree, folder, ())
     return _scenario(draft, variant, sets, None)
 
 

@@ -23,7 +23,7 @@ NAMES: dict[str, str] = {
     "tpot": "tpot", "time_per_output_token": "tpot", "itl": "tpot", "inter_token_latency": "tpot",
     "e2e": "e2e", "e2el": "e2e", "latency": "e2e", "request_latency": "e2e", "end_to_end": "e2e", "e2e_latency": "e2e",
 }  # fmt: skip
-"""what tools call a latency of a request -> ours. itl: Dynamo's, AIPerf's and GuideLLM's, a mean a request"""
+"""what tools call a latency of a request -> ours. itl: only of tools that mean a request's mean by it, see ELSEWHERE"""
 TOOLS: dict[str, dict[str, str]] = {
     "vllm": dict.fromkeys(("ttft", "tpot", "e2el"), MS),
     "aiperf": dict.fromkeys(("time_to_first_token", "inter_token_latency", "request_latency"), MS),
@@ -32,17 +32,24 @@ TOOLS: dict[str, dict[str, str]] = {
         "inter_token_latency": MS, "request_latency": S,
     },
     "inference-perf": dict.fromkeys(
-        ("time_to_first_token", "time_per_output_token", "inter_token_latency", "request_latency", "ttft", "tpot"), S
+        ("time_to_first_token", "time_per_output_token", "request_latency", "ttft", "tpot"), S
     ),
     "dynamo": dict.fromkeys(("ttft", "itl"), MS),
 }  # fmt: skip
 """a tool's names and the unit that a bare number has there; from memory"""
+GAP = "its ITL is the gap between chunks, of which a request has many, and no target here: give tpot"
 ELSEWHERE = {
     ("guidellm", "time_per_output_token"): "its TPOT counts the first token, too (our NTPOT): no target here",
     ("guidellm", "tpot"): "its TPOT counts the first token, too (our NTPOT): no target here",
-    ("vllm", "itl"): "its ITL is the gap between chunks, of which a request has many: give tpot",
+    ("vllm", "itl"): GAP,
+    ("vllm", "inter_token_latency"): GAP,
+    ("inference-perf", "inter_token_latency"): GAP.replace("give tpot", "give time_per_output_token"),
 }
 """names that would be read wrong"""
+AMBIGUOUS = ("itl", "inter_token_latency")
+"""names that are a request's mean in some tools and each gap between chunks in others"""
+LEAST_MS, MOST_S = 1.0, 60.0
+"""a bare TTFT or TPOT below the one, in milliseconds, or above the other, in seconds, was meant in another unit"""
 
 _ITEM = re.compile(
     r"(?:(?P<lead>p\d{1,2}(?:\.\d+)?|mean|avg|median|max)[\s_]+)?"
@@ -97,13 +104,26 @@ def _target(match: re.Match, tool: str | None) -> tuple[str, float]:
     name = match["name"].lower()
     if why := ELSEWHERE.get((tool or "", name)):
         raise SloError(f"'{name}' of {tool} can't be taken over", why)
+    if tool is None and name in AMBIGUOUS:
+        said = f"{match['value']} {match['unit'] or match['suffix'] or 'ms'}"
+        raise SloError(
+            f"'{match['name']}' is not one thing: vLLM's is each gap between chunks, Dynamo's, AIPerf's and GuideLLM's a "
+            + "request's mean",
+            f"for the mean write 'tpot < {said}', or the tool's name first, 'dynamo itl:20'; the gaps are no target here",
+        )
     if name not in NAMES:
         raise SloError(f"unknown latency '{match['name']}'", _hint(name, NAMES))
+    if match["lead"] and match["percentile"]:
+        raise SloError(f"names two percentiles of {name}, {match['lead']} and {match['percentile']}", "give one")
     percentile = _percentile(match["lead"] or match["percentile"])
     key = NAMES[name] if percentile is None else f"{NAMES[name]}_p{percentile}"
-    unit = match["unit"] or ("s" if match["suffix"] == "seconds" else match["suffix"])
+    suffix = "s" if match["suffix"] == "seconds" else match["suffix"]
+    unit = match["unit"] or suffix
+    if match["unit"] and suffix and match["unit"] != suffix:
+        raise SloError(f"{name} has two units, {suffix} in its name and {match['unit']} behind its value", "give one")
     if unit is None:
         unit = _unit_of(name, match, tool)
+        _check_bare(name, float(match["value"]), unit)
     try:
         return key, parse_seconds(f"{match['value']} {unit}")
     except QuantityError as error:
@@ -116,12 +136,24 @@ def _unit_of(name: str, match: re.Match, tool: str | None) -> str:
         if name not in TOOLS[tool]:
             raise SloError(f"{tool} has no '{name}'", f"its names: {', '.join(TOOLS[tool])}; or give a unit")
         return TOOLS[tool][name]
-    if match["sign"] == ":" and name in (*TOOLS["vllm"], "itl"):
+    if match["sign"] == ":" and name in TOOLS["vllm"]:
         return MS
     raise SloError(
         f"{match['name']} has no unit",
         f"write '{match['value']} ms' or '{match['value']} s', or the tool's name first ({', '.join(TOOLS)})",
     )
+
+
+def _check_bare(name: str, value: float, unit: str) -> None:
+    """A number without a unit that no server could mean in the tool's unit was meant in the other one."""
+    if NAMES[name] == "e2e":
+        return
+    if (unit == MS and value < LEAST_MS) or (unit == S and value > MOST_S):
+        other = S if unit == MS else MS
+        raise SloError(
+            f"{name} of {value:g} would be {value:g} {unit}, the unit of a bare number here",
+            f"write '{value:g} {other}' or '{value:g} {unit}'",
+        )
 
 
 def _percentile(word: str | None) -> int | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from llmqsim import load_text, simulate
-from llmqsim.errors import ScenarioError, did_you_mean, or_known
+from llmqsim.errors import ScenarioError, did_you_mean, or_known, or_nearest
 from llmqsim.report.headline import system
-from llmqsim.report.show import clip, wrap
+from llmqsim.report.show import clip, duration, figures, percent, wrap
 from llmqsim.report.tables import screen
 from llmqsim.terminal import width
 
@@ -89,3 +89,63 @@ def test_cached_prompts_are_told_beside_the_throughput():
     assert "cached" not in screen(simulate(load_text(TEXT, sets=sets)))
     sets |= {"workload.prefix": {"shared_tokens": 64}, "engine.enable_prefix_caching": True}
     assert "tokens/s with prompts (60.8 % cached)" in screen(simulate(load_text(TEXT, sets=sets)))
+
+
+@pytest.mark.parametrize("size", [1.7e-72, 1e-12, 3e-9, 4.2e-6, 0.0123, 0.5, 7.0, 1234.0])
+def test_numbers_have_no_exponent_and_a_size_that_does_not_depend_on_the_sign(size):
+    for show in (duration, figures, percent):
+        up, down = show(size), show(-size)
+        assert "e-" not in up + down and "e+" not in up + down
+        assert down.strip("> ").startswith("-")
+    assert duration(-size).strip("> -") == duration(size).strip("< ")
+    assert duration(1.7e-72) == "< 1 ns" and duration(-0.106085) == "-106 ms"
+    assert (percent(-0.0123), percent(-0.00001)) == ("-1.3 %", "-0.1 %")
+
+
+@pytest.mark.parametrize(
+    ("workload", "said"),
+    [
+        ("lengths: {prompt: 8000, output: 200}", "poisson arrivals, lengths 8,000 in, 200 out: "),
+        (
+            "lengths: {prompt: {lognormal: {mean: 1000, cv: 1.2}, max: 8000}, output: {uniform: [10, 20]}}",
+            "lengths log-normal 1,000 (CV 1.2) in, 10 to 20 out: ",
+        ),
+        ("lengths: azure-code", "lengths azure-code: "),
+    ],
+)
+def test_traffic_says_its_lengths(workload, said):
+    text = f"workload: {{requests: 20, arrivals: {{process: poisson, rate: 1 req/s}}, {workload}}}\n"
+    assert said in " ".join(screen(simulate(load_text(text + TEXT.splitlines()[1]))).split())
+
+
+def test_traffic_of_classes_with_arrivals_of_their_own():
+    loop = "arrivals: {process: closed_loop, clients: 2, think_time: 1 s}, requests: 10"
+    text = f"workload: {{lengths: {{prompt: 10, output: 5}}, classes: {{a: {{{loop}}}, b: {{{loop}}}}}}}\n"
+    shown = screen(simulate(load_text(text + TEXT.splitlines()[1])))
+    assert "each class's own arrivals, lengths 10 in, 5 out" in shown
+
+
+@pytest.mark.parametrize(
+    ("key", "told"),
+    [
+        ("engine.tensor_parallel_size", "'tensor_parallel_size' stands at the top level, not under engine"),
+        ("engine.replicas", "'replicas' stands at the top level, not under engine"),
+        ("engine.tp", "'tensor_parallel_size' stands at the top level, not under engine"),
+        ("max_num_seqs", "did you mean 'engine.max_num_seqs'?"),
+        ("workload.max_num_seqs", "did you mean 'engine.max_num_seqs'?"),
+        ("qps", "did you mean 'workload.arrivals.rate'?"),
+    ],
+)
+def test_a_key_in_the_wrong_place_is_told_its_place(key, told):
+    with pytest.raises(ScenarioError) as caught:
+        load_text(TEXT, sets={key: 2})
+    assert told in str(caught.value)
+
+
+def test_an_unknown_model_names_the_nearest_and_the_command_that_lists_all():
+    with pytest.raises(ScenarioError) as caught:
+        simulate(load_text("model: lama-3.1-8b\ngpu: h100-sxm\n" + TEXT.splitlines()[0]))
+    said = str(caught.value)
+    assert "did you mean 'llama-3.1-8b'?" in said and "`llmqsim presets` lists all" in said
+    assert len(said) < 300 and "opt-66b" not in said
+    assert or_nearest("x", ["a", "b"]) == or_known("x", ["a", "b"])
