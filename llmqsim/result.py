@@ -65,6 +65,8 @@ class Result:
     envelope: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     caveats: tuple[Caveat, ...] = ()
+    no_effect: tuple[dict[str, str], ...] = ()
+    """keys that were written and change nothing in this run, and why"""
     step_log: StepLog | None = None
     told: dict[str, Any] | None = None
     """the figures, where they are all that was kept"""

@@ -17,6 +17,7 @@ from llmqsim.records import StepLog
 from llmqsim.result import Result
 from llmqsim.scenario.build import Servers, build_workload
 from llmqsim.scenario.build_fleet import Plant, build_plant
+from llmqsim.scenario.build_idle import Happened, idle_keys
 from llmqsim.scenario.build_warnings import caveats, caveats_of
 from llmqsim.scenario.load import Scenario, load
 from llmqsim.scenario.targets import SLO_KEYS, Slo
@@ -73,6 +74,7 @@ class Prepared:
         scenario, servers = self.scenario, self.servers
         workload = build_workload(scenario, servers, seed, replication, streamed=keep == "summary")
         finished = _run(scenario, servers, workload, keep_steps)
+        idle = idle_keys(scenario, servers, Happened.of(finished.usage))
         result = Result(
             scenario=scenario.to_dict(),
             seed=seed,
@@ -96,6 +98,7 @@ class Prepared:
                 *servers.deployment.cost.notes,
                 *_slower_engine(finished.fallback),
             ),
+            no_effect=tuple(one.to_json() for one in idle),
             caveats=caveats(scenario, servers, lambda: workload.table),
             step_log=_steps(finished.step_log),
             pools=_pools(servers),

@@ -16,6 +16,7 @@ from llmqsim.report.explain_workload import workload
 from llmqsim.scenario.build import Servers, build_workload
 from llmqsim.scenario.build_checks import preemption_of
 from llmqsim.scenario.build_fleet import Plant, build_plant
+from llmqsim.scenario.build_idle import idle_keys
 from llmqsim.scenario.build_warnings import caveats
 from llmqsim.scenario.load import Scenario
 from llmqsim.version import __version__
@@ -64,6 +65,7 @@ def explain(scenario: Scenario) -> dict[str, Any]:
     return {
         "version": __version__,
         "file": scenario.path,
+        "no_effect": [one.to_json() for one in idle_keys(scenario, plant)],
         "warnings": [one.to_json() for one in caveats(scenario, plant, lambda: made.table)],
         "variants": list(scenario.variants),
         "known_variants": list(scenario.known_variants),

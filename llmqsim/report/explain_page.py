@@ -127,6 +127,8 @@ def _scenario(told: dict[str, Any]) -> list[str]:
     for key, entry in values.items():
         if entry["value"] is not None:
             lines += _row(key, shown(key, entry["value"]), entry["origin"])
+    for one in told["no_effect"]:
+        lines += _row("changes nothing", f"{one['key']}: {one['why']}")
     unset = ", ".join(key for key, entry in values.items() if entry["value"] is None)
     return [*lines, *(_row("not set", unset) if unset else [])]
 

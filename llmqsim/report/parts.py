@@ -55,6 +55,14 @@ def client_lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
     return [("clients" if not i else "", text) for i, text in enumerate(said)]
 
 
+def no_effect(summary: dict[str, Any]) -> str:
+    """The keys that were written and change nothing in this run, those of one reason together."""
+    reasons: dict[str, list[str]] = {}
+    for one in summary.get("no_effect") or ():
+        reasons.setdefault(one["why"], []).append(one["key"])
+    return "; ".join(f"{', '.join(keys)} ({why})" for why, keys in reasons.items())
+
+
 def warmup_lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
     """How much was cut, and the figures before the cut."""
     warmup = summary["warmup"]

@@ -61,6 +61,7 @@ def _compose(summary: dict[str, Any]) -> list[str]:
         *_line("waited for", _waited(summary)),
         *(_line("stable", summary["stability"]["evidence"]) if verdict == "stable" else []),
         *_line("trust", _trust(summary)),
+        *(_line("no effect", told) if (told := parts.no_effect(summary)) else []),
     ]
 
 

@@ -98,7 +98,7 @@ VALUES = {
     "engine=5": "engine: must be a mapping of keys (got 5); its keys: preset, max_num_seqs",
     "tp=2": "tp: unknown key (got 2); did you mean 'tensor_parallel_size'?",
     "max_num_seqs=5": "max_num_seqs: unknown key (got 5); did you mean 'engine.max_num_seqs'?",
-    "engine.replicas=5": "engine.replicas: unknown key (got 5); did you mean 'replicas'?",
+    "engine.replicas=5": "engine.replicas: unknown key (got 5); 'replicas' stands at the top level, not under engine",
     "engine.max-num-seqs=5": "engine.max-num-seqs: unknown key (got 5); did you mean 'max_num_seqs'?",
     "engine.zzz=": "must be key=value (got 'engine.zzz='); 'key=null' resets a key to its default",
     "engine.zzz=null": "engine.zzz: unknown key (got nothing); known: preset, max_num_seqs",
