@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from llmqsim.errors import ScenarioError, or_nearest
+from llmqsim.errors import ScenarioError, or_known
 from llmqsim.hardware.data import read_preset
 
 IDLE = frozenset(
@@ -38,7 +38,7 @@ def gpu_preset(name: str) -> str:
             if tokens and tokens <= given and not _other_memory(tokens, given, entry):
                 best = max(best or (0, ""), (len(tokens), key))
     if best is None:
-        raise ScenarioError(f"gpu: unknown (got '{name}'){or_nearest(name, entries)}")
+        raise ScenarioError(f"gpu: unknown (got '{name}'){or_known(name, entries)}")
     return best[1]
 
 
@@ -64,7 +64,7 @@ def model_preset(name: str) -> str:
     given = model_tokens(name)
     found = _model_index().get(given)
     if found is None:
-        raise ScenarioError(f"model: dimensions of '{name}' are not known{or_nearest(name, entries)}")
+        raise ScenarioError(f"model: dimensions of '{name}' are not known{or_known(name, entries)}")
     return found
 
 

@@ -32,11 +32,11 @@ def test_all_faults_come_at_once_by_line_the_command_line_last():
     text = GOOD.replace("requests: 10", "requests: 0").replace("50 ms", "fifty") + "engine:\n  max_num_seq: 64\n"
     assert faults(text, sets=["replicas=-1", "gpu=7"]) == (
         "x.yaml:2: workload.requests: must be at least 1 (got 0); write a whole number from 1 to 2147483647",
-        "x.yaml:5: cost.step: must be a time (got 'fifty'); write a number and a unit, such as '500 ms' "
-        "(units: ns, us, ms, s, min, h, d)",
+        ("x.yaml:5: cost.step: must be a time (got 'fifty'); write a number and a unit, such as '500 ms' "
+        "(units: ns, us, ms, s, min, h, d)"),
         "x.yaml:7: engine.max_num_seq: unknown key (got 64); did you mean 'max_num_seqs'?",
-        "--set: gpu: must be the name of a GPU preset, such as a100-sxm-80gb, or a mapping (got 7); its keys: name, like, "
-        "memory, usable_memory, memory_bandwidth, flops, l2, multiprocessors",
+        ("--set: gpu: must be the name of a GPU preset, such as a100-sxm-80gb, or a mapping (got 7); its keys: name, like, "
+        "memory, usable_memory, memory_bandwidth, flops, l2, multiprocessors"),
         "--set: replicas: must be at least 1 (got -1); write a whole number from 1 to 10000",
     )
 
@@ -148,57 +148,57 @@ def test_a_wrong_value_is_named_with_what_would_be_right(override, expected):
 CONTRADICTIONS = {
     "trace and arrivals": (
         "workload: {trace: t.csv, arrivals: {process: burst}}\n",
-        "x.yaml:1: workload.arrivals: contradicts workload.trace (x.yaml:1), which brings its own arrivals; set one of "
-        "them to null; trace.rate_scale changes the load",
+        ("x.yaml:1: workload.arrivals: contradicts workload.trace (x.yaml:1), which brings its own arrivals; set one of "
+        "them to null; trace.rate_scale changes the load"),
     ),
     "trace and lengths": (
         "workload:\n  trace: t.csv\n  lengths: azure-code\n",
-        "x.yaml:3: workload.lengths: contradicts workload.trace (x.yaml:2), which brings its own lengths; set one of them "
-        "to null",
+        ("x.yaml:3: workload.lengths: contradicts workload.trace (x.yaml:2), which brings its own lengths; set one of them "
+        "to null"),
     ),
     "cv and burstiness": (
         "workload:\n  requests: 1\n  lengths: a\n  arrivals: {process: gamma, rate: 1, cv: 2, burstiness: 1}\n",
-        "x.yaml:4: workload.arrivals.burstiness: contradicts workload.arrivals.cv (x.yaml:4); give one of them "
-        "(burstiness = 1 / cv²)",
+        ("x.yaml:4: workload.arrivals.burstiness: contradicts workload.arrivals.cv (x.yaml:4); give one of them "
+        "(burstiness = 1 / cv²)"),
     ),
     "burst without number": (
         "workload: {duration: 1 s, arrivals: {process: burst}, lengths: a}\n",
         "x.yaml:1: workload.requests: missing; a burst comes at time zero, so only a number of requests can end it",
     ),
     "min and max": (
-        "workload:\n  requests: 1\n  arrivals: {process: burst}\n  lengths:\n    prompt: {exponential: {mean: 5}, min: 9,\n"
-        "      max: 3}\n    output: 1\n",
+        ("workload:\n  requests: 1\n  arrivals: {process: burst}\n  lengths:\n    prompt: {exponential: {mean: 5}, min: 9,\n"
+        "      max: 3}\n    output: 1\n"),
         "x.yaml:6: workload.lengths.prompt.max: is below workload.lengths.prompt.min (x.yaml:5) (got 3, min 9); swap them",
     ),
     "budget below slots": (
         GOOD + "engine:\n  max_num_seqs: 256\n  max_num_batched_tokens: 128\n",
-        "x.yaml:8: engine.max_num_batched_tokens: is below engine.max_num_seqs (x.yaml:7) (got 128 and 256), which vLLM "
-        "refuses; give at least 256 tokens, or at most 128 seqs",
+        ("x.yaml:8: engine.max_num_batched_tokens: is below engine.max_num_seqs (x.yaml:7) (got 128 and 256), which vLLM "
+        "refuses; give at least 256 tokens, or at most 128 seqs"),
     ),
     "budget below an unchunked prompt": (
         GOOD + "engine: {enable_chunked_prefill: false, max_num_batched_tokens: 2048, max_model_len: 4096}\n",
-        "x.yaml:6: engine.max_num_batched_tokens: is below engine.max_model_len (x.yaml:6) (got 2048 and 4096) while "
-        "engine.enable_chunked_prefill (x.yaml:6) is false, which vLLM refuses; give at least 4096 tokens or chunk prefills",
+        ("x.yaml:6: engine.max_num_batched_tokens: is below engine.max_model_len (x.yaml:6) (got 2048 and 4096) while "
+        "engine.enable_chunked_prefill (x.yaml:6) is false, which vLLM refuses; give at least 4096 tokens or chunk prefills"),
     ),
     "blocks and bytes": (
         GOOD + "model: m\nengine: {num_gpu_blocks_override: 5, kv_cache_memory_bytes: 1 GiB}\n",
-        "x.yaml:7: engine.num_gpu_blocks_override: contradicts engine.kv_cache_memory_bytes (x.yaml:7); give the KV pool in "
-        "blocks or in bytes",
+        ("x.yaml:7: engine.num_gpu_blocks_override: contradicts engine.kv_cache_memory_bytes (x.yaml:7); give the KV pool in "
+        "blocks or in bytes"),
     ),
     "bytes without model": (
         GOOD + "engine: {kv_cache_memory_bytes: 1 GiB}\n",
-        "x.yaml:6: engine.kv_cache_memory_bytes: needs a model, which says how many bytes a token takes; give model, or "
-        "num_gpu_blocks_override",
+        ("x.yaml:6: engine.kv_cache_memory_bytes: needs a model, which says how many bytes a token takes; give model, or "
+        "num_gpu_blocks_override"),
     ),
     "in_flight and async_scheduling": (
         GOOD + "engine: {in_flight: 1, async_scheduling: true}\n",
-        "x.yaml:6: engine.in_flight: contradicts engine.async_scheduling (x.yaml:6) (got 1 and true); give one of them "
-        "(true is 2, false is 1)",
+        ("x.yaml:6: engine.in_flight: contradicts engine.async_scheduling (x.yaml:6) (got 1 and true); give one of them "
+        "(true is 2, false is 1)"),
     ),
     "eager and captures": (
         GOOD + "engine: {enforce_eager: true, cudagraph_capture_sizes: [1]}\n",
-        "x.yaml:6: engine.cudagraph_capture_sizes: contradicts engine.enforce_eager (x.yaml:6), which captures no graphs; "
-        "set one of them to null",
+        ("x.yaml:6: engine.cudagraph_capture_sizes: contradicts engine.enforce_eager (x.yaml:6), which captures no graphs; "
+        "set one of them to null"),
     ),
 }
 
