@@ -7,6 +7,7 @@ stderr and nothing written.
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 
@@ -20,11 +21,14 @@ EXIT_OK = 0
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
 MOST_FAULTS = 20
+BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 
 def main(argv: list[str] | None = None) -> int:
     """Entry point of the `llmqsim` command; returns the exit code."""
     terminal.prepare()
+    if argv is None:
+        _prepare_process()
     try:
         arguments = _parser().parse_args(sys.argv[1:] if argv is None else argv)
         code = arguments.command(arguments)
@@ -45,6 +49,17 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         _complain("interrupted")
         return EXIT_INTERRUPTED
+
+
+def _prepare_process() -> None:
+    """What suits a process that answers one question and ends; called before anything heavy is imported.
+
+    One thread for NumPy's linear algebra, unless the user has said otherwise: our matrices are so small that more threads
+    only wait for each other. Garbage is looked for less often: what a start loads stays until the end.
+    """
+    if not any(name in os.environ for name in BLAS_THREADS):
+        os.environ.update(dict.fromkeys(BLAS_THREADS, "1"))
+    gc.set_threshold(100_000, 20, 20)
 
 
 def _say(text: str) -> None:

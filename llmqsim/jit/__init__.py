@@ -7,6 +7,7 @@ No `fastmath`, no `parallel`: both reorder floating-point work, and a result mus
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable
 
@@ -19,21 +20,58 @@ _OPTIONS = {"nogil": True, "_nrt": False}
 _ANNOUNCERS: list[Callable[[], None]] = []
 
 
-def kernel(function):
-    """Compile a scalar rule or a loop on first use.
+class Kernel:
+    """A scalar rule or a loop, compiled on first use.
 
     Called from Python, it is machine code of its own, with all that it calls inside, and kept on disk. Called by
-    another kernel, it becomes a part of that one. With NUMBA_DISABLE_JIT=1 it stays plain Python.
+    another kernel, it becomes a part of that one. What numba needs for either is made when it is needed: a run has
+    hundreds of kernels and calls ten of them.
     """
-    if numba.config.DISABLE_JIT:
-        return function
-    if once.works():
-        called = numba.njit(no_cfunc_wrapper=True, **_OPTIONS)(function)
-        once.split(called, numba.njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **_OPTIONS)(function))
-    else:
-        called = numba.njit(**_OPTIONS)(function)
-    called._cache = disk.Cache(function)
-    return called
+
+    def __init__(self, function):
+        functools.update_wrapper(self, function)
+        self.py_func = function
+
+    def __call__(self, *arguments):
+        return self.called(*arguments)
+
+    @functools.cached_property
+    def called(self):
+        """The dispatcher for calls from Python."""
+        options = _OPTIONS if self.part is None else {**_OPTIONS, "no_cfunc_wrapper": True}
+        called = numba.njit(**options)(self.py_func)
+        called._cache = self._cache
+        return called if self.part is None else once.whole(called)
+
+    @functools.cached_property
+    def part(self):
+        """The dispatcher for calls from other kernels; None where numba's own way is taken, in which both are one."""
+        if not once.works():
+            return None
+        return numba.njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **_OPTIONS)(self.py_func)
+
+    @functools.cached_property
+    def _cache(self) -> disk.Cache:
+        return disk.Cache(self.py_func)
+
+    @property
+    def _numba_type_(self):
+        """How numba sees this object inside another kernel."""
+        return (self.part or self.called)._numba_type_
+
+    @property
+    def signatures(self) -> list:
+        """Types of arguments for which Python has called it in this process."""
+        return list(self.called.signatures) if "called" in self.__dict__ else []
+
+    def is_cold(self) -> bool:
+        """True where it has no machine code yet that is still good, so that its first call will compile."""
+        return not (self.signatures or self._cache.holds_any())
+
+
+def kernel(function):
+    """Decorator for a `Kernel`. With NUMBA_DISABLE_JIT=1 it stays plain Python."""
+    return function if numba.config.DISABLE_JIT else Kernel(function)
 
 
 def inlined(function):
@@ -41,11 +79,6 @@ def inlined(function):
     if numba.config.DISABLE_JIT:
         return function
     return numba.njit(inline="always", _nrt=False)(function)
-
-
-def is_cold(dispatcher) -> bool:
-    """True when a kernel has no machine code on disk that is still good, so that its first call will compile."""
-    return not (numba.config.DISABLE_JIT or dispatcher.signatures or dispatcher._cache.holds_any())
 
 
 def without_linear_algebra() -> None:
@@ -68,8 +101,8 @@ def announce_with(say: Callable[[], None]) -> None:
     _ANNOUNCERS.append(say)
 
 
-def about_to_call(dispatcher) -> None:
+def about_to_call(what) -> None:
     """A kernel made of many others is about to be called: announce it if that takes seconds."""
-    if _ANNOUNCERS and is_cold(dispatcher):
+    if _ANNOUNCERS and isinstance(what, Kernel) and what.is_cold():
         _ANNOUNCERS.pop()()
         _ANNOUNCERS.clear()

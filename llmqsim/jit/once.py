@@ -27,7 +27,7 @@ _depth = 0
 
 @cache
 def works() -> bool:
-    """True where numba's inside is as tested; then it is prepared for `split`."""
+    """True where numba's inside is as tested; then it is prepared for `whole`."""
     if os.environ.get(OFF) or not _FIRST <= numba.version_info.short < _BEYOND:
         return False
     try:
@@ -49,9 +49,8 @@ def works() -> bool:
     return True
 
 
-def split(called, part) -> None:
-    """Dispatcher `called` serves calls from Python, `part` those from other kernels; both are of one function."""
-    called.get_call_template, called.get_overload = part.get_call_template, part.get_overload
+def whole(called):
+    """The dispatcher, so that it compiles with all that its function calls inside, each kernel once."""
     compile_signature = called.compile
 
     def compile_whole(signature):
@@ -71,6 +70,7 @@ def split(called, part) -> None:
                     gc.enable()
 
     called.compile = compile_whole
+    return called
 
 
 def _finalize_later(finalize):

@@ -59,7 +59,7 @@ def test_a_new_cache_is_cold_until_the_kernel_has_run(tmp_path):
         "for _ in range(3):\n"
         "    jit.about_to_call(gap_bin)\n"
         "    gap_bin(300)\n"
-        "    print(jit.is_cold(gap_bin))",
+        "    print(gap_bin.is_cold())",
         NUMBA_CACHE_DIR=str(tmp_path),
     )
     assert told.split() == ["compiling", "False", "False", "False"]
@@ -67,8 +67,8 @@ def test_a_new_cache_is_cold_until_the_kernel_has_run(tmp_path):
 
 def test_machine_code_of_other_sources_is_not_used(tmp_path):
     python(GAP_BIN + "gap_bin(1)", NUMBA_CACHE_DIR=str(tmp_path))
-    same = python(GAP_BIN + "print(jit.is_cold(gap_bin))", NUMBA_CACHE_DIR=str(tmp_path))
-    upgraded = GAP_BIN + "disk.stamp = lambda: 'of another version'\nprint(jit.is_cold(gap_bin))"
+    same = python(GAP_BIN + "print(gap_bin.is_cold())", NUMBA_CACHE_DIR=str(tmp_path))
+    upgraded = GAP_BIN + "disk.stamp = lambda: 'of another version'\nprint(gap_bin.is_cold())"
     assert (same, python(upgraded, NUMBA_CACHE_DIR=str(tmp_path))) == ("False", "True")
 
 
@@ -98,7 +98,7 @@ def _imported(source: str) -> set[str]:
 TWO_FACES = """
 from llmqsim.engine.costs import kernels
 from llmqsim.jit import once
-print(once.works(), kernels.fill_prefill_ns.get_call_template.__self__ is not kernels.fill_prefill_ns)
+print(once.works(), kernels.fill_prefill_ns.part is not None)
 """
 
 
@@ -126,9 +126,8 @@ def inner(gap):
 def outer(gap):
     return inner(gap) + inner(gap + 7)
 
-print(outer(1000), inner(1000), gap_bin(1000), *[len(k.overloads) for k in (outer, inner, gap_bin)])
-part = inner.get_call_template.__self__ if hasattr(inner.get_call_template, "__self__") else inner
-made = part.overloads.values()
+print(outer(1000), inner(1000), gap_bin(1000), *[len(k.signatures) for k in (outer, inner, gap_bin)])
+made = (inner.part or inner.called).overloads.values()
 print(all(cres.library.get_pointer_to_function(cres.fndesc.llvm_func_name) != 0 for cres in made))
 """
 

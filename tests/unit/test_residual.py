@@ -86,3 +86,13 @@ def test_no_form_beats_its_own_datasheet(family):
              for name, _, low, _ in form.bounds()} | {"overlap": 12.0}
     sheet, seconds = form.at_datasheet(columns, card, "bfloat16"), form.seconds(ideal, columns, card, "bfloat16")
     assert np.all(seconds > sheet) and np.all(np.diff(seconds) >= 0)
+
+
+def test_elimination_solves_what_it_is_given():
+    """Against a solution that was chosen first: the right side is made from it, column by column in exact integers."""
+    from llmqsim.cost.residual import solved
+
+    rng = np.random.default_rng(7)
+    half = rng.integers(-3, 4, size=(40, 40))
+    matrix, x = half @ half.T + 40 * np.eye(40, dtype=int), rng.integers(-9, 10, size=(40, 5))
+    assert np.abs(solved(matrix.astype(float), matrix @ x) - x).max() < 1e-11

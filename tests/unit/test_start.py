@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -30,3 +31,14 @@ def test_nothing_is_compiled_or_loaded_at_import():
     code = "import llmqsim.simulation, llmqsim.engine.compiled.kernels as k; print(len(k.advance.signatures))"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert told.strip() == "0"
+
+
+def test_the_command_line_uses_one_thread_for_linear_algebra_unless_told_otherwise():
+    code = "import os, sys\nfrom llmqsim.cli import main\nsys.argv[1:] = ['schema', '--markdown']\nmain()\n"
+    code += "print('threads', os.environ.get('OPENBLAS_NUM_THREADS'), os.environ.get('OMP_NUM_THREADS'))"
+    bare = {key: value for key, value in os.environ.items() if not key.endswith("_NUM_THREADS")}
+    for given, expected in ({}, "threads 1 1"), ({"OMP_NUM_THREADS": "3"}, "threads None 3"):
+        done = subprocess.run(
+            [sys.executable, "-c", code], env={**bare, **given}, capture_output=True, text=True, check=True
+        )
+        assert done.stdout.splitlines()[-1] == expected
