@@ -71,7 +71,7 @@ class Clock:
         known = stamps[np.isfinite(stamps)]
         if not len(known):
             return stamps
-        own = columns("arrival").get(self.column, "s") if self.unit == AUTO else self.unit
+        own = self._unit()
         epoch = epoch_unit(float(known[0]))
         if self.unit == AUTO and own == "s":
             self._doubt(known, epoch)
@@ -95,7 +95,7 @@ class Clock:
         known = stamps[np.isfinite(stamps)]
         if not len(known):
             return []
-        own = columns("arrival").get(self.column, "s") if self.unit == AUTO else self.unit
+        own = self._unit()
         if known[0] / PER_SECOND[own] >= EPOCH_S:
             return [f"time stamps of the trace are Unix times in {WORDS[own]}: they count from its first request"]
         whole = bool(np.all(known == np.floor(known)))
@@ -104,6 +104,16 @@ class Clock:
             told = f"time stamps of the trace are whole numbers, read as seconds ({rate:.3g} req/s)"
             return [f"{told}; if they are milliseconds, {self._set('ms')}"]
         return []
+
+    def _unit(self) -> str:
+        """The unit that was stated, or seconds. arrival_s may be stated to hold another; no other name may."""
+        named = columns("arrival").get(self.column, "s")
+        if self.unit not in (AUTO, named) and named != "s":
+            raise DataError(
+                f"{self.path}: {self.column}: its name says {WORDS[named]}, {self.option}: {self.unit} says "
+                f"{WORDS[self.unit]}; remove {self.option}, or rename the column"
+            )
+        return named if self.unit == AUTO else self.unit
 
     def _doubt(self, known: np.ndarray, epoch: str | None) -> None:
         if epoch is not None:

@@ -137,6 +137,10 @@ def test_a_stated_unit_that_can_not_be_is_refused_and_one_that_can_is_believed(t
         read_trace(path, time_unit="msec")
     path.write_text(HEAD + "100,1,1\n4000,1,1\n")
     assert read_trace(path, time_unit="s").arrival_s.tolist() == [100, 4000]  # sparse, but stated: as written
+    path.write_text("arrival_ms,prompt_tokens,output_tokens\n1,1,1\n")
+    assert read_trace(path, time_unit="ms").arrival_s.tolist() == [0.001]
+    with pytest.raises(DataError, match="arrival_ms: its name says milliseconds, workload.trace.time_unit: s says seconds"):
+        read_trace(path, time_unit="s")
     path.write_text("arrival_ms,arrival_s,prompt_tokens,output_tokens\n1,1,1,1\n")
     with pytest.raises(DataError, match="columns arrival_ms and arrival_s are both arrivals"):
         read_trace(path)
