@@ -20,12 +20,8 @@ def add_commands(commands) -> None:
         "claims", help="well-known figures of the field: do they hold, and on which assumption?"
     )
     parser.add_argument("--only", metavar="C01,C04", help="these alone")
-    parser.add_argument(
-        "--folder", default="scenarios/claims", metavar="DIR", help="their scenarios (scenarios/claims)"
-    )
-    parser.add_argument(
-        "--bands", metavar="FILE", help="what counts as reproduced (the checkout's tests/claims/bands.yaml)"
-    )
+    parser.add_argument("--folder", metavar="DIR", help="scenarios to run instead of those that come with llmqsim")
+    parser.add_argument("--bands", metavar="FILE", help="what counts as reproduced (bands.yaml of the folder)")
     parser.add_argument("--reduced", action="store_true", help="smaller runs, as for CI")
     parser.add_argument("--seed", default="0", metavar="N", help="of the runs (0)")
     parser.add_argument("--json", metavar="OUT", help="write them as JSON")
@@ -34,18 +30,17 @@ def add_commands(commands) -> None:
 
 
 def _claims(arguments: argparse.Namespace) -> int:
-    from llmqsim.claims import claims
+    from llmqsim.claims import FOLDER, claims
     from llmqsim.cli_planner import whole
     from llmqsim.report import claims_page, claims_screen, files
 
-    inputs = [*Path(arguments.folder).glob("*.yaml"), *([arguments.bands] if arguments.bands else [])]
+    folder = FOLDER if arguments.folder is None else Path(arguments.folder)
+    inputs = [*folder.glob("*.yaml"), *([arguments.bands] if arguments.bands else [])]
     check_outputs({"--json": arguments.json, "--markdown": arguments.markdown}, inputs)
     only = [name.strip() for name in (arguments.only or "").split(",") if name.strip()]
     line = terminal.StatusLine()
     try:
-        told = claims(
-            only, arguments.folder, arguments.bands, arguments.reduced, whole("--seed", 0)(arguments.seed), line.show
-        )
+        told = claims(only, folder, arguments.bands, arguments.reduced, whole("--seed", 0)(arguments.seed), line.show)
     finally:
         line.end()
     if arguments.json is not None:

@@ -69,9 +69,16 @@ def check_known(path: str | os.PathLike[str], claim: str, bands: dict[str, Band]
         )
 
 
-def holds(values: tuple[float, ...], band: Band | None) -> bool | None:
-    """Does every value lie in the band, ends included? None without a band."""
+def holds(values: tuple[float, ...], interval: tuple[float, float] | None, band: Band | None) -> bool | None:
+    """Does every value lie in the band, ends included; or, where there is an interval, does all of that?
+
+    None without a band, or with an interval of which a part lies in it.
+    """
     if band is None:
         return None
     low, high = (-math.inf if band[0] is None else band[0]), (math.inf if band[1] is None else band[1])
-    return all(low <= value <= high for value in values)
+    if interval is None:
+        return all(low <= value <= high for value in values)
+    if low <= interval[0] and interval[1] <= high:
+        return True
+    return False if interval[1] < low or interval[0] > high else None

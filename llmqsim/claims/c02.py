@@ -5,7 +5,8 @@ from __future__ import annotations
 from llmqsim.claims.figure import Figure, Setting
 from llmqsim.claims.measures import tokens_per_s
 
-SEEDS = 3
+SEEDS = 10, 3
+"""at full size, and reduced"""
 PUBLISHED, PUBLISHED_RESERVED = 23.0, 8.0
 """over naive static, answers of up to 1,536 tokens: paged, and continuous with reserved memory"""
 SYSTEMS = {"paged": None, "paged_v0": "V0's own batching"}
@@ -26,12 +27,14 @@ def measure(setting: Setting) -> list[Figure]:
         same = SAME if different is None else f"{SAME}; {different}"
         reason = WHY_RESERVED if different is None else WHY_V0
         reserved, naive = (_ratios(setting, name, baseline) for baseline in ([], ["naive_static"]))
-        figures.append(Figure(f"{name} over reserved", reserved, PUBLISHED / PUBLISHED_RESERVED, same, reason))
-        figures.append(Figure(f"{name} over naive static", naive, PUBLISHED, f"{same}; {SLOW}"))
+        figures.append(
+            Figure.over_seeds(f"{name} over reserved", reserved, PUBLISHED / PUBLISHED_RESERVED, same, reason)
+        )
+        figures.append(Figure.over_seeds(f"{name} over naive static", naive, PUBLISHED, f"{same}; {SLOW}"))
     return figures
 
 
 def _ratios(setting: Setting, system: str, baseline: list[str]) -> tuple[float, ...]:
     """One a seed. baseline : variants."""
     paged, other = setting.load("c02", system), setting.load("c02", baseline)
-    return tuple(tokens_per_s(paged, seed) / tokens_per_s(other, seed) for seed in setting.seeds(SEEDS))
+    return tuple(tokens_per_s(paged, seed) / tokens_per_s(other, seed) for seed in setting.seeds(setting.size(*SEEDS)))

@@ -17,14 +17,17 @@ def measure(setting: Setting) -> list[Figure]:
     """Ratios of mean latency per output token, a seed each: same arrivals, same lengths."""
     slots, seconds = setting.size(256, 32), setting.size(180, 100)
     carried = saturated_per_s(setting, "c08", sets={SLOTS: slots})
-    rests = f"runs of {seconds} s of arrivals, {slots} slots, {carried:.1f} req/s at most; tau 0.6, swap, guard 200 and 10"
+    rests = (
+        f"runs of {seconds} s of arrivals, {slots} slots, {carried:.1f} req/s at most; tau 0.6, swap, guard 200 and 10"
+    )
     figures, worst = [], []
     for load, published in LOADS.items():
         setting.announce(f"C08: {load:g} times saturation")
         sets = {SLOTS: slots, RATE: load * carried, REQUESTS: round(seconds * load * carried)}
         seeds = setting.seeds(1)
         fcfs, learned, oracle = (
-            np.array([_per_token_s(setting, variant, sets, seed) for seed in seeds]) for variant in (None, "learned", "oracle")
+            np.array([_per_token_s(setting, variant, sets, seed) for seed in seeds])
+            for variant in (None, "learned", "oracle")
         )
         check = f"first come first served over learned ranking, {load:g} times saturation"
         figures.append(Figure(check, tuple(fcfs / learned), published, rests))

@@ -30,17 +30,22 @@ def measure(setting: Setting) -> list[Figure]:
     return [
         Figure("samples finished, ranking over first come first served", samples, PUBLISHED, pool),
         Figure("tokens per second, ranking over first come first served", tokens, 1.0, pool),
-        Figure("samples finished, from a pool of five times", fewer, None, "the same with a pool less than half as large"),
+        Figure(
+            "samples finished, from a pool of five times", fewer, None, "the same with a pool less than half as large"
+        ),
         Figure("samples finished, few slots", unguarded, None, crowd),
         Figure("samples finished, few slots and the guard against starving", guarded, None, turns),
         Figure("tokens per second, few slots and the guard against starving", slower, None, turns),
     ]
 
 
-def _ratios(setting: Setting, variants: list[str], sets: Mapping[str, Any]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _ratios(
+    setting: Setting, variants: list[str], sets: Mapping[str, Any]
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Samples and tokens under the last variant over those without it, one a seed."""
     ranked, fcfs = (
-        np.array([_made(setting, chosen, sets, seed) for seed in setting.seeds(SEEDS)]) for chosen in (variants, variants[:-1])
+        np.array([_made(setting, chosen, sets, seed) for seed in setting.seeds(SEEDS)])
+        for chosen in (variants, variants[:-1])
     )
     samples, tokens = (ranked / fcfs).T
     return tuple(samples), tuple(tokens)

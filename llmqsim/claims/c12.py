@@ -30,10 +30,19 @@ def measure(setting: Setting) -> list[Figure]:
             tail[error], mean[error] = _waits(setting, "sjf", {**at, CONFUSION: _confusion(error, error)}) / fcfs
         giants, _ = _waits(setting, "sjf", {**at, CONFUSION: _confusion(0, 0.5)}) / fcfs
         name = f"of the shorter half over fcfs, load {load:g}"
-        figures += [Figure(f"P99 wait {name}, {error:.0%} misclassified", float(tail[error].mean()), None, rests) for error in TOLD]
-        figures.append(Figure(f"P99 wait {name}, half of the giants taken for short", float(giants.mean()), None, rests))
-        figures.append(Figure(f"misclassification from which its P99 is worse, load {load:g}", crossing(tail), None, never))
-        figures.append(Figure(f"misclassification from which its mean is worse, load {load:g}", crossing(mean), None, never))
+        figures += [
+            Figure(f"P99 wait {name}, {error:.0%} misclassified", float(tail[error].mean()), None, rests)
+            for error in TOLD
+        ]
+        figures.append(
+            Figure(f"P99 wait {name}, half of the giants taken for short", float(giants.mean()), None, rests)
+        )
+        figures.append(
+            Figure(f"misclassification from which its P99 is worse, load {load:g}", crossing(tail), None, never)
+        )
+        figures.append(
+            Figure(f"misclassification from which its mean is worse, load {load:g}", crossing(mean), None, never)
+        )
     return figures
 
 

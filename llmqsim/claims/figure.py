@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from llmqsim.metrics.stats import t_interval
 from llmqsim.scenario.load import Scenario, Variants, load
 
 Size = TypeVar("Size")
@@ -41,9 +42,10 @@ class Setting:
 class Figure:
     """One check of a claim.
 
-    check : in words, the key of its band. simulated : one value, or one a seed, each of which must lie in the band.
+    check : in words, the key of its band. simulated : one value, or one a case, each of which must lie in the band.
     published : None where nobody published one. assumption : what the simulated figure rests on. reason : why it lies
-    outside its band, told only where it does.
+    outside its band, told only where it does. interval : 95 % of its mean over seeds; where there is one, it is what must
+    lie in the band.
     """
 
     check: str
@@ -51,13 +53,23 @@ class Figure:
     published: float | None
     assumption: str
     reason: str | None = None
+    interval: tuple[float, float] | None = None
+
+    @classmethod
+    def over_seeds(
+        cls, check: str, values: Sequence[float], published: float | None, assumption: str, reason: str | None = None
+    ) -> Figure:
+        """The mean of one value a seed, with Student's interval; one seed has none."""
+        found = t_interval(values)
+        interval = None if found.low is None or found.high is None else (found.low, found.high)
+        return cls(check, found.mean, published, assumption, reason, interval)
 
     @property
     def values(self) -> tuple[float, ...]:
-        """One value a seed."""
+        """One value a case."""
         return self.simulated if isinstance(self.simulated, tuple) else (self.simulated,)
 
     @property
     def mean(self) -> float:
-        """Over seeds."""
+        """Over seeds, or cases."""
         return sum(self.values) / len(self.values)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
+
 import numpy as np
 
 from llmqsim.metrics.latency import completed
+from llmqsim.metrics.stats import CONFIDENCE, t_quantile
 from llmqsim.result import Result
 from llmqsim.scenario.load import Scenario
 from llmqsim.simulation import simulate
@@ -20,6 +24,21 @@ def e2e_s(result: Result) -> np.ndarray:
     table = result.table
     done = completed(table)
     return (table.finish_ns[done] - table.arrival_ns[done]) / 1e9
+
+
+def jackknife(statistic: Callable[[Sequence[int]], float], number: int) -> tuple[float, tuple[float, float] | None]:
+    """A statistic of all of `number` runs, and its interval from leaving each of them out in turn (Tukey 1958).
+
+    statistic : of runs by number. None for the interval of a single run.
+    """
+    everybody = range(number)
+    whole = statistic(everybody)
+    if number < 2:
+        return whole, None
+    without = [statistic([run for run in everybody if run != left_out]) for left_out in everybody]
+    error = (number - 1) * float(np.std(without, ddof=1)) / math.sqrt(number)
+    half = t_quantile(CONFIDENCE, number - 1) * error
+    return whole, (whole - half, whole + half)
 
 
 def overloaded(result: Result) -> bool:

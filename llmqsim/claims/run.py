@@ -16,11 +16,12 @@ from llmqsim.errors import UserError, or_known
 from llmqsim.files import read_bytes
 from llmqsim.version import __version__
 
-FOLDER = "scenarios/claims"
-BANDS = "tests/claims/bands.yaml"
-"""beside `scenarios`, in a checkout"""
+FOLDER = Path(__file__).parent / "scenarios"
+"""of the claims that come with the package, and of their bands"""
+BANDS = "bands.yaml"
 NO_BANDS = "no bands ({path} is not there), so nothing is judged; give the file with --bands"
 UNEXPLAINED = "it lies outside its band, and nobody has said why"
+UNDECIDED = "its interval over seeds holds an end of the band, so that more seeds would be needed"
 
 
 def claims(
@@ -33,20 +34,20 @@ def claims(
 ) -> dict[str, Any]:
     """Run claims and judge each check by its band.
 
-    only : ids, all of them if empty. folder : of the scenarios. bands : file of the bands; None for the checkout's own,
+    only : ids, all of them if empty. folder : of the scenarios. bands : file of the bands; None for the folder's own,
     without which nothing is judged, which the notes say. reduced : at the size for CI. announce : hears of progress.
     Returns version, seed, reduced, notes, about (what each scenario's header says), and claims: a mapping for each check
-    with id, check, published, simulated (mean over seeds), low, high, holds (None where there is no band), assumption,
-    and reason where it does not hold.
+    with id, check, published, simulated (mean over seeds), low, high, holds (None where there is no band, or where it is
+    undecided), assumption, interval (of the mean over seeds; None), undecided, and reason where it does not hold.
     Raises UserError.
     """
     chosen = _chosen(only)
     folder = Path(folder)
     if not folder.is_dir():
         raise UserError(
-            f"--folder: {folder} is no folder; give the one with the claims' scenarios (in a checkout: {FOLDER})"
+            f"--folder: {folder} is no folder; give one with scenarios of the claims, or leave it out for those that ship"
         )
-    path = folder.parent.parent / BANDS if bands is None else Path(bands)
+    path = folder / BANDS if bands is None else Path(bands)
     missing = bands is None and not path.exists()
     limits = {} if missing else read_bands(path)
     if unknown := [name for name in limits if name not in CLAIMS]:
@@ -82,7 +83,8 @@ def _chosen(only: Sequence[str]) -> list[str]:
 
 
 def _line(name: str, figure: Figure, band: Band | None) -> dict[str, Any]:
-    judged = holds(figure.values, band)
+    judged = holds(figure.values, figure.interval, band)
+    undecided = judged is None and band is not None
     low, high = band or (None, None)
     line = {
         "id": name,
@@ -93,5 +95,9 @@ def _line(name: str, figure: Figure, band: Band | None) -> dict[str, Any]:
         "high": high,
         "holds": judged,
         "assumption": figure.assumption,
+        "interval": figure.interval,
+        "undecided": undecided,
     }
-    return line if judged is not False else {**line, "reason": figure.reason or UNEXPLAINED}
+    if judged is False:
+        return {**line, "reason": figure.reason or UNEXPLAINED}
+    return {**line, "reason": UNDECIDED} if undecided else line

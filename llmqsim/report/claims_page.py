@@ -10,14 +10,15 @@ INTRODUCTION = """\
 # Claims
 
 Written by `llmqsim claims --markdown docs/claims.md`. Figures that the field quotes, each simulated where its assumptions
-hold: what was published, what comes out here, the band within which that counts as reproduced (`tests/claims/bands.yaml`;
-without one a figure is told, not judged), and what the simulated figure rests on. A figure outside its band stands there
-with the reason: neither the engine nor a cost is bent to make a claim hold. Each is a scenario with variants in
-`scenarios/claims/`, run by a module of its name in `llmqsim/claims/`, whose docstring says how to add one; in CI they run
-at reduced size (`--reduced`). The exit code is 0 whether or not all hold. `--json` writes the same as data: a mapping for
-each check with `id`, `check`, `published` (null where nobody published a figure), `simulated` (the mean where several seeds
-were run, each of which must lie in the band), `low`, `high` and `holds` (null without a band), `assumption`, and `reason`
-where it does not hold.
+hold: what was published, what comes out here, the band within which that counts as reproduced (`bands.yaml` beside the
+scenarios; without one a figure is told, not judged), and what the simulated figure rests on. In brackets: the 95 % interval
+of the mean over seeds. All of it must lie in the band; where an end of the band lies in it, the check is undecided. A figure
+outside its band stands there with the reason: neither the engine nor a cost is bent to make a claim hold. Each is a scenario
+with variants in `llmqsim/claims/scenarios/`, which comes with the package, run by a module of its name in `llmqsim/claims/`,
+whose docstring says how to add one; in CI they run at reduced size (`--reduced`). The exit code is 0 whether or not all hold.
+`--json` writes the same as data: a mapping for each check with `id`, `check`, `published` (null where nobody published a
+figure), `simulated` (the mean where several seeds or cases were run), `low`, `high` and `holds` (null without a band, or
+undecided), `assumption`, `interval` (null without seeds), `undecided`, and `reason` where it does not hold.
 """
 PICTURES = {
     "C05": (
@@ -48,8 +49,9 @@ def _section(name: str, about: str, lines: list[dict[str, Any]]) -> list[str]:
         table.append(f"| {check} | {published} | {simulated} | {band} | {verdict} | {marks[line['assumption']]} |")
     parts = [f"## {name}", "", about, "", *table, "", *(f"- {mark}: {text}." for text, mark in marks.items()), ""]
     for line in lines:
-        if line["holds"] is False:
-            parts += [f"**{line['check']}** does not hold: {line['reason']}.", ""]
+        if line["holds"] is False or line["undecided"]:
+            said = "is undecided" if line["undecided"] else "does not hold"
+            parts += [f"**{line['check']}** {said}: {line['reason']}.", ""]
     if name in PICTURES:
         path, shown, script = PICTURES[name]
         parts += [f"![{shown}]({path})", "", f"{shown}: `python {script}`.", ""]

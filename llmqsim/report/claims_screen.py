@@ -10,6 +10,7 @@ from llmqsim.terminal import width
 COLUMNS = 100
 HEAD = ("", "check", "published", "simulated", "band", "")
 JUDGED = {True: "holds", False: "DOES NOT HOLD", None: ""}
+UNDECIDED = "undecided"
 
 
 def screen(told: dict[str, Any]) -> str:
@@ -22,7 +23,7 @@ def screen(told: dict[str, Any]) -> str:
         after = told["claims"][i + 1] if i + 1 < len(told["claims"]) else None
         if after is None or (after["id"], after["assumption"]) != (line["id"], line["assumption"]):
             lines += _indented(f"rests on: {line['assumption']}")
-        if line["holds"] is False:
+        if line["holds"] is False or line["undecided"]:
             lines += _indented(f"why not: {line['reason']}")
     size = " (reduced size)" if told["reduced"] else ""
     return "\n".join([*lines, "", f"{answer(told)}{size}", *told["notes"]])
@@ -31,8 +32,10 @@ def screen(told: dict[str, Any]) -> str:
 def answer(told: dict[str, Any]) -> str:
     """How many hold."""
     judged = [line["holds"] for line in told["claims"] if line["holds"] is not None]
-    rest = len(told["claims"]) - len(judged)
-    return f"{sum(judged)} of {len(judged)} checks hold, {rest} are told without a band"
+    undecided = sum(line["undecided"] for line in told["claims"])
+    rest = len(told["claims"]) - len(judged) - undecided
+    open_ones = f", {undecided} undecided" if undecided else ""
+    return f"{sum(judged)} of {len(judged) + undecided} checks hold{open_ones}, {rest} are told without a band"
 
 
 def row(line: dict[str, Any]) -> tuple[str, ...]:
@@ -41,10 +44,18 @@ def row(line: dict[str, Any]) -> tuple[str, ...]:
         line["id"],
         line["check"],
         number(line["published"]),
-        number(line["simulated"]),
+        simulated(line),
         band(line["low"], line["high"]),
-        JUDGED[line["holds"]],
+        UNDECIDED if line["undecided"] else JUDGED[line["holds"]],
     )
+
+
+def simulated(line: dict[str, Any]) -> str:
+    """ "0.57 [0.41, 0.73]" where there is an interval over seeds."""
+    if line["interval"] is None:
+        return number(line["simulated"])
+    low, high = line["interval"]
+    return f"{figures(line['simulated'])} [{figures(low)}, {figures(high)}]"
 
 
 def band(low: float | None, high: float | None) -> str:

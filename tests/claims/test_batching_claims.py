@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from llmqsim.claims import Setting
+from llmqsim.claims import FOLDER, Setting
 from llmqsim.claims.measures import tokens_per_s
 from llmqsim.simulation import simulate
-from tests.claims.claims import FOLDER, measured, misses
+from tests.claims.claims import measured, misses, undecided
 
 
 def test_continuous_batching_holds_with_and_without_the_slow_kernels():
@@ -35,10 +35,10 @@ def test_both_servers_of_c01_hold_the_same_memory():
 
 def test_a_paged_cache_makes_about_twice_as_much():
     """Known miss: 1.99 times reserved memory (1.9 with V0's batching), where 2.0 was to be the least. Naive static holds."""
-    assert misses("C02") == {"paged over reserved", "paged_v0 over reserved"}
+    assert misses("C02") | undecided("C02") == {"paged over reserved", "paged_v0 over reserved"}
     found = {check: line["simulated"] for check, line in measured("C02").items()}
     assert 1.85 < found["paged_v0 over reserved"] < found["paged over reserved"] < 2.0
-    assert "seven just fit" in measured("C02")["paged over reserved"]["reason"]
+    assert "seven just fit" in measured("C02")["paged_v0 over reserved"]["reason"]
 
 
 def test_the_miss_is_the_seventh_place():
@@ -49,9 +49,21 @@ def test_the_miss_is_the_seventh_place():
 
 
 def test_latency_is_not_the_price():
-    """Known miss: vLLM V0 itself at 1 req/s, by its batching, whose percentiles are up to 3 to 5 % later."""
-    assert misses("C03") == {"at 1 req/s: paged_v0 over reserved"}
+    """No worse at any percentile, but for vLLM V0 itself at 1 req/s, whose batching makes some 3 to 5 % later."""
+    assert misses("C03") <= {"at 1 req/s: paged_v0 over reserved"}
+    assert undecided("C03") <= {"at 1 req/s: paged_v0 over reserved", "at 1 req/s: paged over reserved"}
     line = measured("C03")["at 1 req/s: paged_v0 over reserved"]
-    assert 1.02 < line["simulated"] < 1.06 and "steps of their own" in line["reason"]
+    assert 1.02 < line["simulated"] < 1.06 < line["interval"][1] and line["holds"] is not True
     assert "overloaded" in measured("C03")["at 1 req/s: reserved over static"]["assumption"]
     assert "overloaded" not in measured("C03")["at 1 req/s: paged over reserved"]["assumption"]
+
+
+def test_a_batch_of_one_is_never_padded():
+    """Whoever waits behind it: C03's static server at 4 req/s, with one slot and with eight."""
+    setting = Setting(FOLDER, reduced=True)
+    sizes = {"workload.requests": 200, "workload.arrivals.rate": 4}
+    padded = {}
+    for slots in (1, 8):
+        usage = simulate(setting.load("c03", "static", {**sizes, "engine.max_num_seqs": slots}), seed=0).usage
+        padded[slots] = sum(u.padded_tokens for u in usage)
+    assert padded[1] == 0 < padded[8]

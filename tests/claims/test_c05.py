@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from llmqsim.claims import Setting
+from llmqsim.claims import FOLDER, Setting
 from llmqsim.claims.c05 import per_block_s, ratios
 from llmqsim.simulation import prepare
-from tests.claims.claims import FOLDER, measured, misses
+from tests.claims.claims import measured, misses
 
 SETTING = Setting(FOLDER, reduced=True)
 

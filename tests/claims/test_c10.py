@@ -20,6 +20,9 @@ def test_ageing_gives_back_the_wait_or_keeps_the_gain():
         "P99 wait of the longest tenth, promotion after 1,000 steps, over fcfs",
         "share of the mean's gain that is kept, ageing by 50 tokens a second",
     }
-    assert all("keep half of it" in measured("C10")[check]["reason"] for check in misses("C10"))
+    assert all("some two fifths" in measured("C10")[check]["reason"] for check in misses("C10"))
     starved = measured("C10")["P99 wait of the longest tenth, sjf over fcfs, load 1.1"]["simulated"]
-    assert measured("C10")["P99 wait of the longest tenth, promotion after 1,000 steps, over fcfs"]["simulated"] < starved / 2
+    assert (
+        measured("C10")["P99 wait of the longest tenth, promotion after 1,000 steps, over fcfs"]["simulated"]
+        < starved / 2
+    )

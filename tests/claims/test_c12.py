@@ -26,6 +26,9 @@ def test_the_tail_turns_first_and_giants_taken_for_short_do_less_harm():
     told = {check: line["simulated"] for check, line in measured("C12").items()}
     for load in LOADS:
         mean = told[f"misclassification from which its mean is worse, load {load:g}"]
-        assert told[f"misclassification from which its P99 is worse, load {load:g}"] < (0.6 if mean is None else mean) / 1.5
+        assert (
+            told[f"misclassification from which its P99 is worse, load {load:g}"]
+            < (0.6 if mean is None else mean) / 1.5
+        )
         where = f"P99 wait of the shorter half over fcfs, load {load:g}"
         assert told[f"{where}, half of the giants taken for short"] < told[f"{where}, 50% misclassified"] / 1.5

@@ -276,7 +276,10 @@ def rare() -> list[Compared]:
         "enable_chunked_prefill": False,
     }
     padded = Case(((0, 40, 2, 2), (0, 4, 20, 20), (0, 4, 30, 30)), static, (10, 0, 0), (0, 0))
-    plain = [Compared(case) for case in (ended, almost, missing, again)]
+    # both would fit, but not above the watermark: so the first is not padded to the second
+    wet = {"batching": "static", "block_size": 1, "blocks": 25, "watermark": 0.3, "enable_chunked_prefill": False}
+    apart = Case(((0, 4, 4, 4), (0, 6, 4, 4)), wet, (10, 1, 0), (0, 0))
+    plain = [Compared(case) for case in (ended, almost, missing, again, apart)]
     return [
         Compared(padded, kv_ns=10.0),
         *plain,
