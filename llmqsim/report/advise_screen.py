@@ -128,7 +128,9 @@ def _stack(told: dict[str, Any]) -> list[tuple[str, str]]:
     if one is None:
         return [] if told["verdict"] == "no_hardware_needed" else [("best stack", "no lever is shown to help")]
     kept = "kept" if one["kept"] else "not kept"
-    outputs = f"{MARK} changes the model's outputs" if one["changes_answers"] else ": the model's outputs stay as they are"
+    outputs = (
+        f"{MARK} changes the model's outputs" if one["changes_answers"] else ": the model's outputs stay as they are"
+    )
     attained = f"{_share(one['attainment'])} on fresh replications, {kept}"
     rows = [
         ("best stack", " + ".join(one["levers"]) + outputs),

@@ -20,6 +20,7 @@ engine: {max_num_seqs: 2}
 slo: {ttft: 200 ms, tpot: 20 ms, attainment: 0.9}
 variants:
   roomy: {engine.max_num_seqs: 16}
+  capped: {engine.max_num_seqs: 16, workload.clients: {max_in_flight: 2}}
   loop: {workload.arrivals: {process: closed_loop, clients: 4}}
   burst: {workload.arrivals: {process: burst}}
   no_target: {slo: null}
@@ -69,6 +70,18 @@ def test_where_the_slo_is_kept_nothing_is_to_be_bought(here):
     assert told.code == 0 and answer["verdict"] == "no_hardware_needed"
     assert answer["stack"] is None and answer["hardware"] is None and answer["causes"] == []
     assert all("--variants roomy,roomy+" in row["command"] for row in answer["levers"])
+
+
+@pytest.mark.long
+def test_a_cap_of_the_clients_that_is_the_bottleneck_is_named(here):
+    """By arithmetic: an answer of 20 tokens takes some 20 steps of 10 ms, so that two in flight are done 10 times a
+    second at most, and 12 are due; without the cap the same server keeps the SLO (the variant `roomy`)."""
+    said = llmqsim("advise", here / "q.yaml", "--variant", "capped", "--json", here / "c.json")
+    told = strict_json(here / "c.json")
+    assert said.code == 0 and told["verdict"] == "levers" and told["base"]["problem"] == "client"
+    assert told["causes"][0]["cause"] == "client_cap" and told["stack"]["levers"] == ["client_cap"]
+    assert told["rate_per_s"] == 12 and told["base"]["capacity_per_s"]["high"] < 12
+    assert "the clients' own cap" in said.out and "the model's outputs stay as they are" in said.out
 
 
 @pytest.mark.parametrize(

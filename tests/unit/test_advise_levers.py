@@ -128,6 +128,8 @@ def test_options_of_vllm_are_told_apart_from_what_a_router_does():
     options, others = commands.served("vllm-0.19", sets)
     assert options == ["--max-num-seqs 64", "--async-scheduling"]
     assert others == ['routing={"policy": "least_outstanding"}']
+    urgent = (("engine.ordering", "priority"), ("pipeline_parallel_size", 2))
+    assert commands.served("vllm-0.19", urgent) == (["--scheduling-policy priority", "--pipeline-parallel-size 2"], [])
     assert commands.served("sglang-0.5", sets[:1]) == ([], ["engine.max_num_seqs=64"])
     pooled = (("pools.decode.engine.kv_cache_dtype", "fp8"), ("pools.decode.replicas", 3))
     assert commands.served("vllm-0.19", pooled) == (["decode: --kv-cache-dtype fp8"], ["pools.decode.replicas=3"])
