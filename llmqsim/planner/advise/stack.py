@@ -9,7 +9,7 @@ from llmqsim.errors import UserError
 from llmqsim.planner.advise.levers import Lever, all_levers
 from llmqsim.planner.advise.rows import Row, look, measure, stacked, without_idle_parts
 from llmqsim.planner.advise.trial import Bench, Trial
-from llmqsim.planner.attain import FRESH, KEPT, Attained, Probe
+from llmqsim.planner.attain import FRESH, KEPT, Attained
 
 MOST_LEVERS = 4
 """that leave answers as they are, and as many again that may change them"""
@@ -81,4 +81,4 @@ def judged(trial: Trial) -> Attained:
     """What a deployment attains on replications that nobody has looked at; a replayed trace has only one."""
     runs = min(JUDGE_RUNS, max(5, JUDGED_REQUESTS // max(1, len(trial.facts.table)))) if not trial.slow else 5
     first = 0 if trial.alike else FRESH
-    return Probe(trial.seed, trial.alike).decide(trial.prepared, fewest=runs, most=runs, first=first)
+    return trial.probe().decide(trial.prepared, fewest=runs, most=runs, first=first)

@@ -19,7 +19,8 @@ from llmqsim.planner.attain import KEPT, Probe
 from llmqsim.planner.capacity import Curve
 from llmqsim.planner.figures import Seen, see
 from llmqsim.planner.replicate import alike
-from llmqsim.planner.settle import longer, why_fixed
+from llmqsim.planner.settle import STEP as STEP_LONGER
+from llmqsim.planner.settle import Length, longer, why_fixed
 from llmqsim.planner.utilisation import saturated_tokens_per_s, steady_tokens_per_s
 from llmqsim.planner.vary import changed
 from llmqsim.result import Result
@@ -172,13 +173,26 @@ class Trial:
     def keeps(self) -> bool:
         """Is it shown, on the replications of the search, that the SLO is kept?"""
         runs = max(CHECK_RUNS, self.replications) if not self.slow else self.replications
-        return Probe(self.seed, self.alike).decide(self.prepared, fewest=min(5, runs), most=runs).judged == KEPT
+        return self.probe().decide(self.prepared, fewest=min(5, runs), most=runs).judged == KEPT
+
+    def probe(self) -> Probe:
+        """What decides whether it keeps the SLO, by runs that are made longer within the limits of an advice."""
+        return Probe(self.seed, self.alike, Brief(self.prepared.scenario, len(self.facts.table)))
 
     @cached_property
     def utilisation(self) -> float:
         """Throughput at the load as it is over what the hardware carries at most (utilisation.py), at most 1."""
         full = saturated_tokens_per_s(self.prepared.scenario, self.seed)
         return min(1.0, steady_tokens_per_s(self.facts.result) / full) if full else 1.0
+
+
+class Brief(Length):
+    """The length of the runs that judge one of many deployments: up to MOST_REQUESTS, where `size` has more patience."""
+
+    @property
+    def most(self) -> int:
+        """The largest multiple; one step is allowed whatever the scenario says."""
+        return 1 if self.fixed else max(STEP_LONGER, min(super().most, MOST_REQUESTS // self.requests))
 
 
 class Loads(Curve):
