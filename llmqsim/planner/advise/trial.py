@@ -187,7 +187,7 @@ class Trial:
 
 
 class Brief(Length):
-    """The length of the runs that judge one of many deployments: up to MOST_REQUESTS, where `size` has more patience."""
+    """The length of runs that judge one of many deployments: up to MOST_REQUESTS, where `size` has more patience."""
 
     @property
     def most(self) -> int:
