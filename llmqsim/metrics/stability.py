@@ -15,6 +15,7 @@ import numpy as np
 
 from llmqsim.metrics.distribution import NS_PER_S, ratio
 from llmqsim.metrics.growth import Growth, backlog, growth
+from llmqsim.metrics.spare import SEEN_LOAD, Spare, at_once, spread
 from llmqsim.requests import UNSET, Outcome, RequestTable
 
 MIN_REQUESTS = 100
@@ -25,6 +26,8 @@ MIN_ANSWERS = 3
 (a queue can't grow before the server is full, so a short run errs on the side of calm)"""
 MIN_FRESH_ANSWERS = 12
 """a crowd without a queue is called overload only in a run this many times as long as the first answers took, ..."""
+FILLED = 2
+"""after so many times the P90 of the time in service a server has filled up: with one in twenty too many in five mean times"""
 MANY_GAVE_UP = 0.05
 """share of time-outs from which it is overload: who gives up leaves no backlog that could grow"""
 CROWD, LATE_CROWD = 5.0, 3.0
@@ -49,6 +52,11 @@ class _Observed:
     """the same over the first third of the arrivals"""
     fresh_service_ns: int
     """the same over the first twentieth: what an answer takes before a crowd slows it down"""
+    service_spread: float
+    """squared coefficient of variation of the time in service"""
+    at_once: np.ndarray
+    """was it taken up without a wait but for the next step? bool"""
+    replicas: int
 
     @property
     def window_ns(self) -> int:
@@ -76,6 +84,15 @@ class _Observed:
 
     def queue(self) -> Growth:
         return growth(backlog(self.arrival, self.scheduled))
+
+    def spare(self, queue: Growth) -> Spare:
+        """Evidence that more could have been served. The dispersion: as the queue shows it, at least that of independent
+        gaps and services; until the server has filled up, who is taken up at once says nothing."""
+        first = int(np.searchsorted(self.arrival, self.arrival[0] + FILLED * self.service_ns, side="right"))
+        told = np.flatnonzero(self.at_once[first:])
+        inside = max(1, int((self.inside - backlog(self.arrival, self.scheduled)).max()))
+        noise = max(queue.dispersion, spread(np.diff(self.arrival)) + self.service_spread)
+        return Spare(int(told[-1]) + 1 if len(told) else 0, len(told), noise, inside, self.replicas)
 
     @property
     def crowd_can_tell(self) -> bool:
@@ -154,6 +171,7 @@ def _observe(table: RequestTable, served: np.ndarray) -> _Observed | None:
     service = (finish - scheduled - table.wait_preempted_ns[served])[done]
     # who gave up before the first step counts as waiting still: patience that runs out is no capacity
     finish = np.where((finish == UNSET) & (scheduled != UNSET), table.gave_up_ns[served], finish)
+    started = np.where(scheduled == UNSET, NEVER, scheduled)
     order = np.flatnonzero(done)
 
     def p90_of_first(arrivals: int) -> int:
@@ -162,13 +180,16 @@ def _observe(table: RequestTable, served: np.ndarray) -> _Observed | None:
 
     return _Observed(
         arrival=due_ns,
-        scheduled=np.where(scheduled == UNSET, NEVER, scheduled),
+        scheduled=started,
         finish=np.where(finish == UNSET, NEVER, finish),
         answered=done,
         service_ns=int(np.quantile(service, 0.9)),
         median_service_ns=int(np.median(service)),
         early_service_ns=p90_of_first(len(done) // 3),
         fresh_service_ns=p90_of_first(len(done) // 20),
+        service_spread=spread(service),
+        at_once=at_once(due_ns, started, table.wait_step_ns[served], int(np.median(service))),
+        replicas=len(np.unique(table.replica[served][done])),
     )
 
 
@@ -187,10 +208,19 @@ def _judge(seen: _Observed, numbers: dict) -> dict:
         return _answer("unsettled", why, numbers)
     if crowded:
         return _grown("unsettled", crowd, "in the system", numbers)
+    spare = seen.spare(queue)
+    numbers = numbers | {"overload_chance": spare.doubt}
+    if queue.flat and not spare.enough:
+        return _grown("unsettled", queue, "waiting to start", numbers, _doubted(spare))
     return _grown("stable" if queue.flat else "unsettled", queue, "waiting to start", numbers)
 
 
-def _grown(verdict: str, seen: Growth, where: str, numbers: dict) -> dict:
+def _doubted(spare: Spare) -> str:
+    chance = f"{100 * spare.doubt:.2g} % of runs at load {SEEN_LOAD}"
+    return f"no growing backlog, but {chance} would look as calm; a longer run tells"
+
+
+def _grown(verdict: str, seen: Growth, where: str, numbers: dict, told: str = "") -> dict:
     numbers = numbers | {"growth_per_s": seen.rise / numbers["window_s"], "signal": seen.signal, "noise": seen.noise}
     rates = (
         f"in the second half {numbers['arrival_rate_per_s']:.3g} req/s arrived and "
@@ -200,6 +230,8 @@ def _grown(verdict: str, seen: Growth, where: str, numbers: dict) -> dict:
         evidence = f"{seen.end:.0f} requests {where} at the last arrival, growing all along; {rates}"
     elif verdict == "stable":
         evidence = f"no growing backlog in {_seconds(numbers['window_s'])}: at most {seen.peak:.0f} {where}; {rates}"
+    elif told:
+        evidence = f"{told}: at most {seen.peak:.0f} {where}; {rates}"
     else:
         evidence = f"the run is too short for this much change: {seen.end:.0f} {where} at the last arrival, "
         evidence += f"at most {seen.peak:.0f}; {rates}"
@@ -226,7 +258,7 @@ def _numbers(seen: _Observed) -> dict:
 
 def _no_numbers(requests: int) -> dict:
     names = ("window_s", "arrival_rate_per_s", "completion_rate_per_s", "in_system_end", "in_system_peak", "drain_s")
-    return {"requests": requests, **dict.fromkeys((*names, "service_p90_s", "growth_per_s", "signal", "noise"))}
+    return {"requests": requests, **dict.fromkeys((*names, "service_p90_s", "growth_per_s", "signal", "noise", "overload_chance"))}
 
 
 def _answer(verdict: str, evidence: str, numbers: dict) -> dict:

@@ -10,6 +10,7 @@ import pytest
 from queue_tables import batch_server, gaps, one_server, queue, rates, servers, table_of
 
 from llmqsim.metrics.growth import Growth, backlog, growth
+from llmqsim.metrics.spare import DRIFT, SEEN_LOAD, Spare, at_once
 from llmqsim.metrics.stability import stability
 from llmqsim.requests import UNSET, Outcome
 
@@ -55,6 +56,46 @@ def test_overload_under_heavy_tails_is_not_called_stable(name):
 
 def test_little_is_said_close_to_capacity():
     assert rates("M/M/1", 0.97, 300, SEEDS)["overloaded"] <= 6 / 60
+
+
+@pytest.mark.parametrize(
+    ("name", "requests"),
+    [("M/M/1", 300), ("M/M/1", 1000), ("M/M/8", 1000), ("M/G/1, lognormal CV 2", 1000), ("bursts (CV 2)/M/1", 1000),
+     ("LLM, 64 slots", 1000), ("LLM, 64 slots, bursts (CV 2)", 1000)],
+)  # fmt: skip
+def test_five_per_cent_overload_is_hardly_ever_called_stable(name, requests):
+    """Queues whose load is known: at most 5 % of the runs at load 1.05 (docs/metrics.md has 100 seeds and more)."""
+    assert rates(name, 1.05, requests, SEEDS)["stable"] <= 0.05
+
+
+def test_what_shows_no_spare_capacity_is_unsettled_and_says_what_overload_would_show():
+    said = verdict(queue("M/M/1", 0.8, 300, 0))
+    assert said["verdict"] == "unsettled" and said["overload_chance"] > 0.05
+    assert "of runs at load 1.05 would look as calm" in said["evidence"]
+    assert verdict(queue("M/M/1", 0.8, 2000, 0))["overload_chance"] < 0.01
+
+
+def test_the_laws_of_spare_capacity_hold_for_a_queue():
+    """Against Lindley's recursion, written here: one server at load 1.05, exponential gaps and services (variance 2)."""
+    random, runs, n = np.random.default_rng(4), 400, 8000
+    last, idle = np.zeros(runs, dtype=int), np.zeros(runs)
+    for run in range(runs):
+        walk = np.cumsum(random.exponential(1.0, n) - random.exponential(1 / SEEN_LOAD, n))
+        lowest = np.minimum.accumulate(np.minimum(walk, 0.0))
+        empty = np.flatnonzero(walk <= lowest)
+        last[run], idle[run] = (empty[-1] if len(empty) else 0), -lowest[-1]
+    for arrivals in (300, 1000, 2000):
+        told = Spare(arrivals, 0, 2.0, 1, 1)
+        assert told.doubt == pytest.approx((last > arrivals).mean(), abs=0.05)
+    for wasted in (15, 30, 60):
+        chance = (idle > wasted).mean()
+        assert np.exp(-2 * DRIFT * wasted / 2.0) == pytest.approx(chance, abs=0.05)
+
+
+def test_a_wait_for_the_next_step_or_on_the_way_is_none():
+    due, way, step = np.array([0, 10, 20, 30]), 7, np.array([0, 5, 0, 9])
+    waited = np.array([0, 0, 40, 1])
+    assert at_once(due, due + way + step + waited, step, 100).tolist() == [True, True, False, True]
 
 
 def test_evidence_has_the_numbers():
