@@ -32,7 +32,8 @@ class Spare:
 
     arrivals : so many until the last that was taken up at once. at_once : taken up at once, after the first answers.
     dispersion : variance of (arrivals - departures) per arrival. servers : most requests in service at once. queues :
-    replicas, each of which may waste its own.
+    replicas, each of which may waste its own. burstiness : squared coefficient of variation of the gaps: who finds an idle
+    server ends an idle time, which lasts (1 + burstiness) / 2 mean gaps (a residual one), and is wasted as long.
     """
 
     arrivals: int
@@ -40,6 +41,7 @@ class Spare:
     dispersion: float
     servers: int
     queues: int
+    burstiness: float = 1.0
 
     @property
     def doubt(self) -> float:
@@ -48,7 +50,8 @@ class Spare:
         root = math.sqrt(x)
         tail, density = 0.5 * math.erfc(root / math.sqrt(2)), math.exp(-x / 2) / math.sqrt(2 * math.pi)
         empty_late = 2 * ((1 + x) * tail - root * density)
-        wasted = self.at_once / (AT_ONCE_PER_WASTED * math.sqrt(self.servers * self.queues))
+        each = (1 + max(1.0, self.burstiness)) / 2 / (AT_ONCE_PER_WASTED * math.sqrt(self.servers * self.queues))
+        wasted = self.at_once * each
         return min(1.0, empty_late, math.exp(-2 * DRIFT * wasted / self.dispersion))
 
     @property

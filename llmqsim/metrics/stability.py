@@ -91,8 +91,9 @@ class _Observed:
         first = int(np.searchsorted(self.arrival, self.arrival[0] + FILLED * self.service_ns, side="right"))
         told = np.flatnonzero(self.at_once[first:])
         inside = max(1, int((self.inside - backlog(self.arrival, self.scheduled)).max()))
-        noise = max(queue.dispersion, spread(np.diff(self.arrival)) + self.service_spread)
-        return Spare(int(told[-1]) + 1 if len(told) else 0, len(told), noise, inside, self.replicas)
+        bursts = spread(np.diff(self.arrival))
+        noise = max(queue.dispersion, bursts + self.service_spread)
+        return Spare(int(told[-1]) + 1 if len(told) else 0, len(told), noise, inside, self.replicas, bursts)
 
     @property
     def crowd_can_tell(self) -> bool:
