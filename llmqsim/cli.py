@@ -140,6 +140,7 @@ def _parser() -> argparse.ArgumentParser:
         cli_sweep,
         cli_tradeoff,
         cli_validate,
+        cli_warm,
     )
 
     cli_planner.add_commands(commands)
@@ -150,6 +151,7 @@ def _parser() -> argparse.ArgumentParser:
     cli_tradeoff.add_commands(commands, _scenario_arguments)
     cli_validate.add_commands(commands)
     cli_claims.add_commands(commands)
+    cli_warm.add_commands(commands)
 
     bench = commands.add_parser("bench", help="how fast is the simulator on this machine?")
     bench.add_argument("--case", action="append", default=[], metavar="CASE", help="only this case; see docs/benchmarks.md")
