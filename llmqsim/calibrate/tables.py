@@ -46,7 +46,7 @@ class Part:
 class LeftOut:
     """Rows of one file that can't be used, and why. rows : None where that can't be known (no table at all).
 
-    reason : sentences, each with file, row, column, value and what would be right; never more than MOST_FAULTS.
+    reasons : sentences, each with file, row, column, value and what would be right; at most MOST_FAULTS, and a count.
     """
 
     path: Path

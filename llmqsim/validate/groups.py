@@ -91,7 +91,7 @@ def _workload(group: Mapping[str, Any], place: str, faults: list[str]) -> dict[s
 
 def _length(config: Mapping, own: dict[str, Any], names: tuple[str, ...], place: str, faults: list[str]) -> Any:
     """A length, wherever and by whatever name it stands; taken out of `own`. A fault where two of them differ."""
-    stated = {f"{name}": config[name] for name in names if not _empty(config.get(name))}
+    stated = {name: config[name] for name in names if not _empty(config.get(name))}
     stated |= {f"workload.{name}": own.pop(name) for name in names if not _empty(own.get(name))}
     values = list(stated.values())
     if any(value != values[0] for value in values[1:]):
