@@ -238,9 +238,13 @@ def _capacity(arguments: argparse.Namespace) -> int:
     inputs = load(arguments.scenario, variant=arguments.variant, sets=arguments.set).inputs()
     check_outputs({"--json": arguments.json, "--figure": arguments.figure}, inputs)
     drawing.check(arguments.figure)
-    told = capacity(
-        arguments.scenario, arguments.variant, arguments.set, arguments.replications, _growth(arguments.growth), arguments.seed
-    )
+    growth, line = _growth(arguments.growth), terminal.StatusLine()
+    try:
+        told = capacity(
+            arguments.scenario, arguments.variant, arguments.set, arguments.replications, growth, arguments.seed, line.show
+        )
+    finally:
+        line.end()
     if arguments.json is not None:
         files.write_json(told, arguments.json)
     if arguments.figure is not None:

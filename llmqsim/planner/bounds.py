@@ -211,17 +211,19 @@ class Bounds:
         return max(1, math.ceil(rate_per_s / self._carried(batch) - 1e-9)) if batch else None
 
     def fewest(self, rate_per_s: float | None, asked: Iterable[Objective] = ()) -> int:
-        """Replicas below which no fleet can do: a utilisation above 1, of what a replica completes, and of what it
-        completes within a TPOT target that nearly all requests must keep.
+        """Replicas below which no fleet can do: a utilisation above 1. 1 where there is no rate (a loop can't overload)."""
+        return 1 if rate_per_s is None else max(1, math.ceil(rate_per_s / self.most_per_s(asked) - 1e-9))
 
-        1 where there is no rate (a loop can't overload), and where prompts that are in the prefix cache cost nothing,
-        which means do not know.
+    def most_per_s(self, asked: Iterable[Objective] = ()) -> float:
+        """Requests per second of one replica that no queue can better, within a TPOT target that nearly all must keep.
+
+        Infinite where prompts that are in the prefix cache cost nothing, which means do not know.
         """
-        if rate_per_s is None or self.cached:
-            return 1
-        strict = [one.limits_s["tpot_s"] for one in asked if "tpot_s" in one.limits_s and one.part is None and one.share >= NEARLY_ALL]
-        within = self.replicas_by_means(rate_per_s, min(strict, default=None))
-        return max(self.replicas_by_means(rate_per_s) or 1, within or 1)
+        if self.cached:
+            return math.inf
+        strict = [one.limits_s["tpot_s"] for one in asked if one.part is None and one.share >= NEARLY_ALL and "tpot_s" in one.limits_s]
+        batch = self.batch_within(min(strict, default=None))
+        return min(self.capacity_per_s, self._carried(batch)) if batch else self.capacity_per_s
 
     def utilisation(self, rate_per_s: float, replicas: int, tpot_s: float | None = None) -> float | None:
         """Rate over what so many replicas carry (within the TPOT target, by means)."""

@@ -34,7 +34,17 @@ def _answer(told: dict[str, Any]) -> str:
     said += f": {percent(left)} above today's {figures(rate)}" if left >= 0 else f", below today's {figures(rate)}"
     if told["months_left"] is not None:
         said += f", {_time_left(told['months_left'])} at {percent(told['growth_per_month'])} a month"
-    return f"{said}; {by_arithmetic}"
+    return f"{said}; {by_arithmetic}{_step_error(told['step_error'])}"
+
+
+def _step_error(error: dict[str, Any] | None) -> str:
+    """How the knee moves with step times."""
+    if error is None:
+        return ""
+    each = {name: error[name]["value"] for name in ("longer", "shorter")}
+    rates = {name: NOTHING if rate is None else f"{figures(rate)} req/s" for name, rate in each.items()}
+    share = f"{100 * error['error']:.2g} %"
+    return f"; if step times are {share} longer: {rates['longer']}, {share} shorter: {rates['shorter']}"
 
 
 def _time_left(months: float) -> str:
