@@ -38,7 +38,7 @@ def _sweep(arguments: argparse.Namespace) -> int:
     workers = _workers(arguments)
     progress = _Progress()
     try:
-        swept = sweep(grid, store, workers, progress)
+        swept = sweep(grid, store, workers, progress, progress.show)
     finally:
         progress.end()
         if hasattr(workers, "close"):
@@ -90,6 +90,10 @@ class _Progress:
         rest = (now - self._start) / done * (total - done) if done else None
         eta = "" if rest is None else f", about {rest:,.0f} s left"
         self._line.show(f"{done:,} of {total:,} runs{eta}")
+
+    def show(self, text: str) -> None:
+        """Say what else is going on."""
+        self._line.show(text)
 
     def end(self) -> None:
         """Finish the line."""

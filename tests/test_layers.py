@@ -56,7 +56,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     | DATA
     | {"simulation", "result", "metrics", "scenario", "scenario.build", "cluster", "engine", "hardware", "cost", "workload"},
     "benchmark": FOUNDATION | DATA | {"simulation", "scenario", "scenario.build", "report", "cost"},
-    "sweep": FOUNDATION | {"scenario", "simulation"},
+    "sweep": FOUNDATION | {"scenario", "simulation", "planner"},
     "cli": FOUNDATION | DATA | {"benchmark", "result", "metrics", "simulation", "scenario", "report", "workload", "cost", "engine"}
     | {"cli_advise", "cli_calibrate", "cli_claims", "cli_gate", "cli_planner", "cli_sweep", "cli_tradeoff", "cli_validate", "cli_warm"}
     | {"cli_hints"},

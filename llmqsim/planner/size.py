@@ -31,6 +31,8 @@ SEARCH_RUNS, JUDGE_RUNS = 5, 20
 JUDGED_REQUESTS = 200_000
 JUDGED_RUN = 10_000
 """requests of a run that judges an answer, at least (settle.py says how far runs may be lengthened)"""
+LOOPS_START = 4
+"""times as many for clients who wait for answers: they start together, and that burst is no part of what follows"""
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,8 @@ class Search:
 
     def judge(self, replicas: int) -> Sized:
         """The answer next to `replicas` that fresh, longer runs confirm, and that a run of STEP times their length does."""
-        self.length.at_least(JUDGED_RUN, "to judge the answer by")
+        start = LOOPS_START if loops(self.prepared.scenario) else 1
+        self.length.at_least(start * JUDGED_RUN, "to judge the answer by")
         fresh = Fresh(self.probe, lambda n: with_replicas(self.prepared, n), lambda: self.judge_runs)
         most = self.effort.most_replicas
         while True:

@@ -148,7 +148,7 @@ def _answer(one: Candidate, effort: Effort) -> dict[str, Any]:
         "binds_target": short["target"],
         "gpus_per_replica": one.gpus_per_replica,
         "concurrency": None if sized.attained.last is None else Concurrency.of(sized.attained.last).to_dict(),
-        "step_error": None if moved is None else moved.to_dict(),
+        **({"step_error": None if moved is None else moved.to_dict()} if effort.step_error else {}),
         "run_length": search.length.told().to_dict(),
         "n_plus_one": _n_plus_one(one, replicas),
         "usd_per_hour": _dollars(one, replicas),

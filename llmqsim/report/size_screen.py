@@ -74,9 +74,11 @@ def _feasible(told: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _step_error(told: dict[str, Any]) -> list[tuple[str, str]]:
     """How the answer moves with step times, or that nothing is known of it."""
+    if "step_error" not in told:
+        return []
     error = told["step_error"]
     if error is None:
-        return [] if "step_error" not in told else [("step times", UNSTATED)]
+        return [("step times", UNSTATED)]
     share = f"{100 * error['error']:.2g} %"
     longer, shorter = (_moved(error[name]) for name in ("longer", "shorter"))
     return [("step times", f"if they are {share} longer: {longer}; {share} shorter: {shorter}")]

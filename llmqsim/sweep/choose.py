@@ -7,6 +7,7 @@ from collections.abc import Generator
 from typing import Any
 
 from llmqsim.errors import UserError
+from llmqsim.planner.figures import LOWER, NEITHER, metrics
 from llmqsim.sweep import axes as of
 from llmqsim.sweep import grid as g
 
@@ -45,6 +46,14 @@ def needed(grid: g.Grid) -> tuple[str, ...]:
     return ((grid.refine.figure,) if grid.refine else ()) + tuple(grid.objective)
 
 
+def direction(figure: str) -> int:
+    """Is a high figure good, or a low one? NEITHER where nobody says."""
+    try:
+        return metrics([figure])[0].better
+    except UserError:
+        return NEITHER
+
+
 class _Bracket:
     """One line along the refined axis: between `low` and `high` the figure crosses the target, if it does at all."""
 
@@ -64,10 +73,7 @@ class _Bracket:
 
     def tell(self, told: Told) -> None:
         """What the points of the last `ask` gave."""
-        above = [
-            None if t is None or t[self.refine.figure] is None else t[self.refine.figure] >= self.refine.target
-            for t in told
-        ]
+        above = [self._is_above(t) for t in told]
         if not self._above:
             self._above = above
             self.done = above[0] is None or above[0] == above[1]  # nothing is crossed on this line
@@ -80,6 +86,19 @@ class _Bracket:
             or self.high - self.low <= self.refine.tolerance
             or self._span.middle(self.low, self.high) in (self.low, self.high)
         )
+
+    def _is_above(self, told: dict[str, Any] | None) -> bool | None:
+        """Which side of the target; None where it has no figure.
+
+        A load that overloads, or that no run of the allowed length shows to settle, keeps no target: its figure says how
+        long the run was.
+        """
+        if told is None or told[self.refine.figure] is None:
+            return None
+        better = direction(self.refine.figure)
+        if not told["decided"] and better != NEITHER:
+            return better == LOWER
+        return told[self.refine.figure] >= self.refine.target
 
     def _at(self, value: float) -> Settings:
         return {**self.others, self.refine.axis: value}

@@ -13,6 +13,7 @@ from typing import Any
 
 from llmqsim.errors import ScenarioError, UserError
 from llmqsim.files import read_bytes
+from llmqsim.planner.settle import longer
 from llmqsim.scenario.load import Scenario, load
 from llmqsim.sweep.axes import VARIANT
 from llmqsim.sweep.grid import Grid
@@ -33,16 +34,22 @@ class Task:
 
 @dataclass(frozen=True)
 class Point:
-    """Settings (key -> value) and the tasks of their replications."""
+    """Settings (key -> value) and the tasks of their replications. times : of the scenario's own length."""
 
     settings: dict[str, Any]
     tasks: tuple[Task, ...]
+    times: int = 1
 
 
-def make_point(grid: Grid, settings: dict[str, Any]) -> Point:
-    """Resolve one combination of settings. Raises ScenarioError, the faults naming the grid's own lines."""
+def make_point(grid: Grid, settings: dict[str, Any], times: int = 1) -> Point:
+    """Resolve one combination of settings. Raises ScenarioError, the faults naming the grid's own lines.
+
+    times : as long as the scenario says (planner/settle.py).
+    """
     sets = [(key, value, grid.where(_place(grid, key))) for key, value in settings.items() if key != VARIANT]
     scenario = load(grid.scenario, variant=_variants(grid, settings), sets=sets)
+    if times > 1:
+        scenario = longer(scenario, times)
     seed = scenario.spec.run.seed if grid.seed is None else grid.seed
     plain, folder = scenario.to_dict(), str(scenario.folder)
     base = _digest(plain, scenario)
@@ -50,7 +57,7 @@ def make_point(grid: Grid, settings: dict[str, Any]) -> Point:
     for replication in range(grid.replications):
         whole = hashlib.sha256(f"{base} {seed} {replication}".encode()).hexdigest()
         tasks.append(Task(whole[:32], plain, folder, seed, replication))
-    return Point(settings, tuple(tasks))
+    return Point(settings, tuple(tasks), times)
 
 
 def make_points(grid: Grid, every: Iterable[dict[str, Any]]) -> list[Point]:

@@ -8,12 +8,18 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from llmqsim.errors import InvariantError, ScenarioError
+from llmqsim.planner.settle import Length, Tell, quiet
+from llmqsim.scenario.load import from_mapping
 from llmqsim.sweep import choose, figures
 from llmqsim.sweep.grid import Grid, read_grid
 from llmqsim.sweep.local import LocalWorkers
-from llmqsim.sweep.points import Point, Task, make_points
+from llmqsim.sweep.points import Point, Task, make_point, make_points
 from llmqsim.sweep.store import Store
 from llmqsim.sweep.work import Outcome
+
+
+UNDECIDED = ("unsettled", "mixed")
+"""verdicts of a point that longer runs may settle"""
 
 
 class Workers(Protocol):
@@ -32,6 +38,13 @@ class Row:
     """(seed, replication)"""
     summaries: tuple[dict[str, Any], ...]
     refused: str | None
+    times: int = 1
+    """of the scenario's own length"""
+
+    @property
+    def verdict(self) -> str | None:
+        """Of stability, over the replications: "mixed" where they differ."""
+        return self.mean("stability.verdict")
 
     def mean(self, name: str) -> Any:
         """Mean of a figure over the replications; None where it was refused or has none."""
@@ -53,32 +66,39 @@ def sweep(
     store: str | os.PathLike[str],
     workers: Workers | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    tell: Tell = quiet,
 ) -> Swept:
     """Run every point of a grid that the store does not have yet, and return all of them.
 
     workers : LocalWorkers (default: one process) or DaskWorkers. progress : called with (runs done, runs known of).
+    tell : takes lines for the status line.
     Raises UserError for a faulty grid or store; finished runs stay in the store.
     """
     grid = grid if isinstance(grid, Grid) else read_grid(grid)
     asked = choose.rounds(grid, grid.seed or 0)
     points: list[Point] = make_points(grid, next(asked))  # a faulty grid is refused before a store is made
     with Store(store) as kept:
-        return _Sweep(grid, kept, workers or LocalWorkers(), progress).all(points, asked)
+        return _Sweep(grid, kept, workers or LocalWorkers(), progress, tell).all(points, asked)
 
 
 class _Sweep:
     """One sweep under way."""
 
-    def __init__(self, grid: Grid, store: Store, workers: Workers, progress: Callable[[int, int], None]):
-        self._grid, self._store, self._workers, self._progress = grid, store, workers, progress
+    def __init__(
+        self, grid: Grid, store: Store, workers: Workers, progress: Callable[[int, int], None], tell: Tell
+    ):
+        self._grid, self._store, self._workers, self._progress, self._tell = grid, store, workers, progress, tell
         self._rows: dict[str, Row] = {}
         self._ran = self._found = 0
         self._broken: list[str] = []
+        self._fixed: set[str] = set()
+        """keys of points whose traffic is as long as it is: what their figures say is all there is to know"""
 
     def all(self, points: list[Point], asked: choose.Rounds) -> Swept:
         """Round after round, until the method asks for nothing more."""
         while True:
             self._run(points)
+            self._settle(points)
             told = [self._told(self._rows[point.tasks[0].key]) for point in points]
             try:
                 settings = asked.send(told)
@@ -86,6 +106,38 @@ class _Sweep:
                 break
             points = [make_points(self._grid, [one])[0] for one in settings]
         return Swept(self._grid, tuple(self._rows.values()), self._ran, self._found)
+
+    def _settle(self, points: list[Point]) -> None:
+        """Run points of a bisection longer that did not settle, as far as planner/settle.py allows.
+
+        A row keeps the key of the point as it was asked for, and the figures of its longest runs.
+        """
+        if self._grid.refine is None:
+            return
+        lengths = {point.tasks[0].key: self._length(point) for point in points if not self._row(point).refused}
+        self._fixed |= {key for key, length in lengths.items() if length.fixed}
+        while open_ := [point for point in points if self._undecided(point, lengths)]:
+            for point in open_:
+                length = lengths[point.tasks[0].key]
+                length.lengthen(_words(point.settings))
+                again = make_point(self._grid, point.settings, length.times)
+                self._run([again])
+                row = self._rows.pop(again.tasks[0].key)
+                self._rows[point.tasks[0].key] = row
+
+    def _row(self, point: Point) -> Row:
+        return self._rows[point.tasks[0].key]
+
+    def _length(self, point: Point) -> Length:
+        task, row = point.tasks[0], self._row(point)
+        length = Length(from_mapping(task.scenario, folder=task.folder), row.mean("requests.arrived") or 1, self._tell)
+        length.times = row.times
+        length.saw(row.summaries[0]["engine"])
+        return length
+
+    def _undecided(self, point: Point, lengths: dict[str, Length]) -> bool:
+        length = lengths.get(point.tasks[0].key)
+        return length is not None and self._row(point).verdict in UNDECIDED and length.times < length.most
 
     def _run(self, points: list[Point]) -> None:
         tasks = {task.key: (task, point) for point in points for task in point.tasks}
@@ -120,7 +172,7 @@ class _Sweep:
             self._check_names(summary)
         seeds = tuple((task.seed, task.replication) for task in point.tasks)
         keys = tuple(task.key for task in point.tasks)
-        self._rows.setdefault(keys[0], Row(point.settings, keys, seeds, summaries, refused))
+        self._rows.setdefault(keys[0], Row(point.settings, keys, seeds, summaries, refused, point.times))
 
     def _check_names(self, summary: dict[str, Any]) -> None:
         for key, names in (
@@ -133,7 +185,10 @@ class _Sweep:
                 raise ScenarioError(f"{self._grid.where(key)}: {key}: {sentence}")
 
     def _told(self, row: Row) -> dict[str, Any] | None:
-        return None if row.refused else {name: row.mean(name) for name in choose.needed(self._grid)}
+        if row.refused:
+            return None
+        decided = row.verdict == "stable" or (row.verdict != "overloaded" and row.keys[0] in self._fixed)
+        return {"decided": decided, **{name: row.mean(name) for name in choose.needed(self._grid)}}
 
 
 def _words(settings: dict[str, Any]) -> str:

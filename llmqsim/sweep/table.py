@@ -14,6 +14,8 @@ MOST_LINES = 40
 
 UNSETTLED = ("overloaded", "mixed")
 """verdicts of points whose latencies depend on the length of the run: on no front"""
+OPEN = "unsettled"
+"""verdict of points of which it is not known"""
 
 
 def on_front(swept: Swept) -> list[bool]:
@@ -28,7 +30,7 @@ def _number(row: Row, name: str) -> float | None:
 
 
 def _verdict(row: Row) -> str | None:
-    return row.mean("stability.verdict")
+    return row.verdict
 
 
 def told(swept: Swept) -> dict[str, Any]:
@@ -47,6 +49,8 @@ def told(swept: Swept) -> dict[str, Any]:
                 "keys": list(row.keys),
                 "refused": row.refused,
                 "on_front": on,
+                "stability": _verdict(row),
+                "times_as_long": row.times,
                 "figures": {name: row.mean(name) for name in _names(swept)},
             }
             for row, on in zip(swept.rows, best, strict=True)
@@ -116,6 +120,11 @@ def _foot(swept: Swept, any_best: bool) -> list[str]:
     if unsettled:
         told = "their latencies depend on the length of the run, so they are on no front"
         lines.append(f"{unsettled:,} points were overloaded, at least in one replication: {told}")
+    if open_ := sum(1 for row in swept.rows if _verdict(row) == OPEN):
+        lines.append(f"{open_:,} points did not settle: whether a backlog grows there is not known; longer runs may tell")
+    if longer := [row for row in swept.rows if row.times > 1]:
+        most = max(row.mean("requests.arrived") for row in longer)
+        lines.append(f"{len(longer):,} points that did not settle were run longer, up to {most:,.0f} requests")
     return ["", *lines] if lines else []
 
 

@@ -2,9 +2,10 @@
 
     python -m tests.scenarios.size_problems 60
 
-prints a line a problem: the answer, the attainment of the answer and of one replica less over fresh runs of ten times the
-requests, each with its 95 % interval over seeds, and the CPU seconds of the answer. The problems are the same in every
-process. How a long run is judged is written here, apart from the planner: a share of rows, and Student's t over runs.
+prints a line a problem: the answer, replicas by means, utilisation, the attainment of the answer and of one replica less
+over fresh runs, each with its 95 % interval over seeds, and the CPU seconds of the answer. Fresh runs are ten times as long
+as what the scenario says, and as those that the answer was judged by (up to MOST_REQUESTS). The problems are the same in
+every process. How a long run is judged is written here, apart from the planner: a share of rows, Student's t over runs.
 """
 
 from __future__ import annotations
@@ -28,12 +29,11 @@ from llmqsim.planner.sizing import Question, size
 from llmqsim.planner.vary import with_replicas
 from llmqsim.simulation import Prepared, prepare
 
-TIMES, SEEDS, MOST_RUNS = 10, range(70_000, 70_003), 40
-LEAST_JUDGED = 60_000
-"""requests over which a fleet is judged at least: short problems get more seeds, up to MOST_RUNS"""
+TIMES, MOST_REQUESTS = 10, 500_000
+FIRST_SEED, RUNS = 70_000, 5
 KINDS = ("plain", "short", "long", "bursty", "heavy", "classes", "prefixes", "closed")
-T_95 = {3: 4.303, 5: 2.776, 10: 2.262, 20: 2.093, 40: 2.023}
-"""Student's t at 97.5 % for so many runs, from a table"""
+T_95 = 2.776
+"""Student's t at 97.5 % for RUNS, from a table"""
 
 
 def problem(number: int) -> dict[str, Any]:
@@ -108,19 +108,17 @@ class Held:
         return self.low < self.asked
 
 
-def held(prepared: Prepared, replicas: int, requests: int) -> Held:
-    """Attainment of so many replicas over fresh runs of so many requests."""
+def held(prepared: Prepared, replicas: int) -> Held:
+    """Attainment of so many replicas over fresh runs."""
     servers, found = with_replicas(prepared, replicas), []
-    wanted = min(MOST_RUNS, max(len(SEEDS), LEAST_JUDGED // requests))
-    runs = max(number for number in T_95 if number <= wanted)
-    for seed in range(SEEDS.start, SEEDS.start + runs):
+    for seed in range(FIRST_SEED, FIRST_SEED + RUNS):
         result = servers.run(seed, 0)
         seen = [(one.share, slo.stand(result, one)) for one in slo.objectives(result.promise, result.table.classes)]
         found.append([(asked, int(its.met.sum()), int(its.asked.sum())) for asked, its in seen])
     told = []
     for objective in zip(*found, strict=True):
         shares = np.array([met / asked for _, met, asked in objective if asked])
-        half = T_95[runs] * shares.std(ddof=1) / math.sqrt(len(shares))
+        half = T_95 * shares.std(ddof=1) / math.sqrt(len(shares))
         told.append(Held(float(shares.mean()), float(shares.mean() - half), float(shares.mean() + half), objective[0][0]))
     return min(told, key=lambda one: one.share - one.asked)
 
@@ -138,10 +136,11 @@ def solve(number: int) -> dict[str, Any] | None:
              "seconds": seconds, "told": told}  # fmt: skip
     if told["verdict"] != "feasible":
         return found
-    requests = TIMES * mapping["workload"]["requests"]
+    asked = mapping["workload"]["requests"]
+    requests = max(TIMES * asked, min(TIMES * told["run_length"]["run"], MOST_REQUESTS))
     prepared = prepare(from_mapping(told["scenario"], sets=[f"workload.requests={requests}"]))
-    found["replicas"], found["at"] = told["replicas"], held(prepared, told["replicas"], requests)
-    found["less"] = held(prepared, told["replicas"] - 1, requests) if told["replicas"] > 1 else None
+    found["replicas"], found["at"] = told["replicas"], held(prepared, told["replicas"])
+    found["less"] = held(prepared, told["replicas"] - 1) if told["replicas"] > 1 else None
     return found
 
 
