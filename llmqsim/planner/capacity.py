@@ -25,8 +25,8 @@ REFINED = 4
 """loads added, one after the other, where the curve crosses the target"""
 AROUND, REFINED_AROUND = (0.7, 0.85, 0.95, 1.05, 1.15, 1.3), 2
 """of the knee: loads that are tried with other step times, and how many are added"""
-LEAST_SHARE = 0.1
-"""of the knee: with longer steps no load below it is tried"""
+LEAST_SHARE, MOST_TIMES = 0.1, 3.0
+"""of the knee: no load below, or above, is tried with other step times"""
 
 
 def capacity(
@@ -68,7 +68,7 @@ def capacity(
         if (factor := curve.undecided()) is None:
             break
         curve.at(factor)
-    return _told(prepared, curve, bounds, ceiling, growth, _step_error(curve, table))
+    return _told(prepared, curve, bounds, ceiling, growth, step_error(curve, table))
 
 
 class Curve:
@@ -144,6 +144,10 @@ class Curve:
         """Do all replications?"""
         return all(self.held(factor, r) for r in range(self.replications))
 
+    def any_held(self, factor: float) -> bool:
+        """Does one replication?"""
+        return any(self.held(factor, r) for r in range(self.replications))
+
     def crossing(self, replication: int) -> float | None:
         """The load factor at which this replication's least margin falls to nothing; None where it never does.
 
@@ -171,7 +175,7 @@ class Curve:
     def undecided(self) -> float | None:
         """A load between the last where all replications keep the SLO and the first where none does, half way."""
         kept = [f for f in self.points if self.all_held(f)]
-        broken = [f for f in self.points if not any(self.held(f, r) for r in range(self.replications))]
+        broken = [f for f in self.points if not self.any_held(f)]
         low, high = max(kept, default=0.0), min(broken, default=math.inf)
         inside = sorted(f for f in self.points if low <= f <= high)
         if not kept or high == math.inf or len(inside) < 2 or high / low < 1.02:
@@ -198,8 +202,8 @@ def _most(bounds: Bounds, prepared: Prepared, rate: float) -> float:
     return bounds.most_per_s(asked) * prepared.scenario.spec.replicas / rate
 
 
-def _step_error(curve: Curve, table: RequestTable) -> StepError | None:
-    """How the load at which the SLO breaks moves with step times, requests a second."""
+def step_error(curve: Curve, table: RequestTable) -> StepError | None:
+    """How the load at which the SLO breaks moves with step times, requests a second. table : requests of one run."""
     knee = curve.knee()[0]
     if knee is None:
         return None
@@ -211,6 +215,8 @@ def _step_error(curve: Curve, table: RequestTable) -> StepError | None:
             other.at(share * knee.mean)
         while not other.all_held(low := min(other.points)) and low > LEAST_SHARE * knee.mean:
             other.at(AROUND[0] * low)
+        while other.any_held(high := max(other.points)) and high < MOST_TIMES * knee.mean:
+            other.at(AROUND[-1] * high)
         for _ in range(REFINED_AROUND):
             if (factor := other.undecided()) is not None:
                 other.at(factor)

@@ -95,7 +95,7 @@ class Length:
 
     def told(self) -> Told:
         """For the answer."""
-        return Told(self.requests, self.times * self.requests, self.most * self.requests, self.fixed)
+        return Told(self.requests, self.times * self.requests, max(self.most, self.times) * self.requests, self.fixed)
 
 
 def why_fixed(scenario: Scenario) -> str | None:

@@ -14,15 +14,15 @@ from typing import Any
 
 from llmqsim.metrics.slo import objectives, stand
 from llmqsim.planner.attain import BROKEN, KEPT, Attained, Fresh, Probe
-from llmqsim.planner.bounds import Bounds, Mix
+from llmqsim.planner.bounds import Bounds
 from llmqsim.planner.bracket import headroom_factor, smallest
+from llmqsim.planner.demand import arrival_rate
 from llmqsim.planner.limits import REASONS, ceiling
 from llmqsim.planner.replicate import alike
 from llmqsim.planner.settle import Length, Tell, quiet
 from llmqsim.planner.step_error import StepError, moved
 from llmqsim.planner.vary import at_load, loops, with_replicas
 from llmqsim.scenario.build import build_workload
-from llmqsim.scenario.load import Scenario
 from llmqsim.simulation import Prepared, promise
 
 MOST, NOT_DECIDED = "most_replicas_reached", "not_decided"
@@ -191,15 +191,6 @@ class Search:
         servers = with_replicas(self.prepared, replicas)
         faster = Prepared(at_load(servers.scenario, factor), servers.servers)
         return self.probe.decide(faster, most=self.effort.search).judged == KEPT
-
-
-def arrival_rate(scenario: Scenario, mix: Mix) -> float | None:
-    """Arrivals a second, as written where it is one number; None where they depend on the run."""
-    workload = scenario.spec.workload
-    if loops(scenario):
-        return None
-    written = None if workload.trace is not None else getattr(workload.arrivals, "rate", None)
-    return written or mix.rate_per_s
 
 
 def judge_runs(effort: Effort, requests: int) -> int:

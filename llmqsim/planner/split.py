@@ -17,10 +17,11 @@ from llmqsim.metrics.slo import objectives
 from llmqsim.planner.attain import BROKEN, KEPT, Attained, Fresh, Probe
 from llmqsim.planner.bounds import DecodeBounds, prefill_bounds
 from llmqsim.planner.bracket import headroom_factor
+from llmqsim.planner.demand import arrival_rate
 from llmqsim.planner.limits import REASONS, ceiling
 from llmqsim.planner.replicate import alike
 from llmqsim.planner.settle import Length, Tell, quiet
-from llmqsim.planner.size import JUDGED_RUN, Effort, arrival_rate, judge_runs, share_text
+from llmqsim.planner.size import JUDGED_RUN, Effort, judge_runs, share_text
 from llmqsim.planner.vary import at_load, changed, pool_names
 from llmqsim.scenario.build import build_workload
 from llmqsim.scenario.build_fleet import Plant

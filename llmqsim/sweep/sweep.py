@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from llmqsim.errors import InvariantError, ScenarioError
+from llmqsim.planner.demand import beyond
 from llmqsim.planner.settle import Length, Tell, quiet
 from llmqsim.scenario.load import from_mapping
+from llmqsim.simulation import prepare
 from llmqsim.sweep import choose, figures
 from llmqsim.sweep.grid import Grid, read_grid
 from llmqsim.sweep.local import LocalWorkers
 from llmqsim.sweep.points import Point, Task, make_point, make_points
 from llmqsim.sweep.store import Store
 from llmqsim.sweep.work import Outcome
-
 
 UNDECIDED = ("unsettled", "mixed")
 """verdicts of a point that longer runs may settle"""
@@ -40,6 +41,9 @@ class Row:
     refused: str | None
     times: int = 1
     """of the scenario's own length"""
+    decided: bool = True
+    """in a bisection: False where its figures say how long the run was: it overloads, did not settle, or arithmetic says that
+    it can't be (planner/demand.py)"""
 
     @property
     def verdict(self) -> str | None:
@@ -91,8 +95,6 @@ class _Sweep:
         self._rows: dict[str, Row] = {}
         self._ran = self._found = 0
         self._broken: list[str] = []
-        self._fixed: set[str] = set()
-        """keys of points whose traffic is as long as it is: what their figures say is all there is to know"""
 
     def all(self, points: list[Point], asked: choose.Rounds) -> Swept:
         """Round after round, until the method asks for nothing more."""
@@ -115,7 +117,6 @@ class _Sweep:
         if self._grid.refine is None:
             return
         lengths = {point.tasks[0].key: self._length(point) for point in points if not self._row(point).refused}
-        self._fixed |= {key for key, length in lengths.items() if length.fixed}
         while open_ := [point for point in points if self._undecided(point, lengths)]:
             for point in open_:
                 length = lengths[point.tasks[0].key]
@@ -124,6 +125,10 @@ class _Sweep:
                 self._run([again])
                 row = self._rows.pop(again.tasks[0].key)
                 self._rows[point.tasks[0].key] = row
+        for point in points:
+            key = point.tasks[0].key
+            if key in lengths:
+                self._rows[key] = replace(self._rows[key], decided=_decided(point.tasks[0], self._rows[key], lengths[key]))
 
     def _row(self, point: Point) -> Row:
         return self._rows[point.tasks[0].key]
@@ -144,16 +149,14 @@ class _Sweep:
         here = self._store.has(list(tasks))
         self._found += len(here)
         missing = [task for key, (task, _) in tasks.items() if key not in here]
-        done = 0
         self._progress(0, len(missing))
-        for outcome in self._workers.run(missing):
+        for done, outcome in enumerate(self._workers.run(missing), 1):
             task, point = tasks[outcome.key]
             if outcome.broke is not None:
                 self._broken.append(f"{_words(point.settings)}: {outcome.broke}")
             else:
                 self._store.add(task.key, point.settings, task.seed, task.replication, outcome.summary, outcome.refused)
                 self._ran += 1
-            done += 1
             self._progress(done, len(missing))
         self._check_whole()
         for point in points:
@@ -187,8 +190,14 @@ class _Sweep:
     def _told(self, row: Row) -> dict[str, Any] | None:
         if row.refused:
             return None
-        decided = row.verdict == "stable" or (row.verdict != "overloaded" and row.keys[0] in self._fixed)
-        return {"decided": decided, **{name: row.mean(name) for name in choose.needed(self._grid)}}
+        return {"decided": row.decided, **{name: row.mean(name) for name in choose.needed(self._grid)}}
+
+
+def _decided(task: Task, row: Row, length: Length) -> bool:
+    """Do the figures of a point hold for longer runs? Of traffic that is as long as it is they say all there is to know."""
+    if row.verdict != "stable" and (row.verdict == "overloaded" or not length.fixed):
+        return False
+    return not beyond(prepare(from_mapping(task.scenario, folder=task.folder)), task.seed)
 
 
 def _words(settings: dict[str, Any]) -> str:

@@ -51,6 +51,7 @@ def told(swept: Swept) -> dict[str, Any]:
                 "on_front": on,
                 "stability": _verdict(row),
                 "times_as_long": row.times,
+                "decided": row.decided,
                 "figures": {name: row.mean(name) for name in _names(swept)},
             }
             for row, on in zip(swept.rows, best, strict=True)
@@ -122,6 +123,9 @@ def _foot(swept: Swept, any_best: bool) -> list[str]:
         lines.append(f"{unsettled:,} points were overloaded, at least in one replication: {told}")
     if open_ := sum(1 for row in swept.rows if _verdict(row) == OPEN):
         lines.append(f"{open_:,} points did not settle: whether a backlog grows there is not known; longer runs may tell")
+    if doubtful := sum(1 for row in swept.rows if not row.decided):
+        told = "overloaded, not settled in the longest run, or above what arithmetic says is completed"
+        lines.append(f"{doubtful:,} points count as not keeping the target, whatever their figures say: {told}")
     if longer := [row for row in swept.rows if row.times > 1]:
         most = max(row.mean("requests.arrived") for row in longer)
         lines.append(f"{len(longer):,} points that did not settle were run longer, up to {most:,.0f} requests")

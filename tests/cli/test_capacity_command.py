@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
+import math
+from dataclasses import replace
 
+import pytest
+import yaml
+
+from llmqsim import from_mapping
+from llmqsim.metrics.slo import objectives
+from llmqsim.planner.capacity import Curve, step_error
+from llmqsim.scenario.build import build_workload
+from llmqsim.simulation import Prepared, prepare, promise
 from tests.cli.commands import SCENARIO, SERVED, TRACE, llmqsim, strict_json, write
 
 QUEUE = """\
@@ -36,6 +45,32 @@ def test_the_knee_of_m_m_1(here):
     assert said.lines[0].startswith("the SLO breaks at 5.") and "at 5 % a month" in " ".join(said.lines[:2])
     goodput = [p["goodput"]["mean"] for p in told["points"]]
     assert max(goodput) > goodput[-1], "beyond the knee goodput falls"
+
+
+def test_the_knee_moves_with_step_times():
+    """M/M/1: E2E is exponential with rate mu - lambda, so 90 % within 0.5 s hold up to mu - ln(10) / 0.5; mu is 10 / factor."""
+    prepared = prepare(from_mapping(yaml.safe_load(QUEUE), sets=["workload.requests=4000"]))
+    deployment = prepared.servers.deployment
+    cost = replace(deployment.cost, errors={"gemm": {"p90_percent": 10.0}})
+    curve_of = Prepared(prepared.scenario, replace(prepared.servers, deployment=replace(deployment, cost=cost)))
+    table = build_workload(prepared.scenario, prepared.servers, 0, 0).table
+    curve = Curve(curve_of, objectives(promise(prepared.scenario), table.classes), 5.0, 4, 0)
+    for factor in (0.8, 0.95, 1.05, 1.1, 1.2):
+        curve.at(factor)
+    error = step_error(curve, table)
+    assert error.longer.value == pytest.approx(10 / 1.1 - math.log(10) / 0.5, abs=0.25)
+    assert error.shorter.value == pytest.approx(10 / 0.9 - math.log(10) / 0.5, abs=0.25)
+
+
+def test_a_load_beyond_what_a_server_completes_is_never_kept(here):
+    """Ten a second are completed at most; a run of 120 requests, 10 s, ends before waits of 3 s have built up."""
+    sets = ["--set", "workload.requests=120", "--set", "slo.e2e=3", "--set", "slo.attainment=0.8"]
+    said = llmqsim("capacity", "q.yaml", "--replications", 4, "--json", "o.json", *sets)
+    told = strict_json(here / "o.json")
+    assert said.code == 0 and told["run_length"]["run"] > told["run_length"]["asked"] == 120
+    assert told["knee_rate_per_s"] is None or told["knee_rate_per_s"]["mean"] < 10
+    assert not any(p["kept"] for p in told["points"] if p["rate_per_s"] > 10)
+    assert "runs lengthened to" in said.out
 
 
 def test_the_figure(here):

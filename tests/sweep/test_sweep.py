@@ -39,6 +39,37 @@ def refused(tmp_path, text: str, scenario: str = SCENARIO) -> str:
     return said.err
 
 
+OVERLOADED = """\
+workload:
+  requests: 150
+  arrivals: {process: poisson, rate: 5 req/s}
+  lengths: {prompt: {exponential: {mean: 1000}}, output: 1}
+cost: {model: affine, per_prefill_token: 0.1 ms}
+engine: {max_num_seqs: 1, max_num_batched_tokens: 1000000}
+slo: {e2e: 4 s, attainment: 0.8}
+"""
+"""one server that completes ten a second; 150 requests are over before waits of 4 s have built up"""
+
+
+def test_bisection_never_ends_above_what_a_server_completes(tmp_path):
+    """The utilisation law: above 10 req/s a server of 0.1 s mean work overloads, whatever 150 requests show."""
+    text = """\
+scenario: scenario.yaml
+method: adaptive
+axes: {workload.arrivals.rate: {from: 4, to: 16}}
+refine: {axis: workload.arrivals.rate, figure: attainment, target: 0.8, tolerance: 0.5}
+"""
+    said = []
+    swept = sweep(write_grid(tmp_path, text, OVERLOADED), tmp_path / "s.sqlite", tell=said.append)
+    kept = [r.settings["workload.arrivals.rate"] for r in swept.rows if r.decided and r.mean("attainment") >= 0.8]
+    assert 7 < max(kept) <= 10 and any("runs lengthened to" in line for line in said)
+    longer = [row for row in swept.rows if row.times > 1]
+    assert longer and all(row.mean("requests.arrived") == 150 * row.times for row in longer)
+    assert "were run longer, up to" in table.screen(swept)
+    again = sweep(write_grid(tmp_path, text, OVERLOADED), tmp_path / "s.sqlite")
+    assert again.ran == 0 and [r.times for r in again.rows] == [r.times for r in swept.rows]
+
+
 # Which points.
 
 

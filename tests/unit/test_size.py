@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -11,8 +13,9 @@ from llmqsim.planner.bounds import Bounds
 from llmqsim.planner.flags import scenario_from
 from llmqsim.planner.size import Effort, Search
 from llmqsim.planner.sizing import Question, command, size
+from llmqsim.planner.step_error import moved
 from llmqsim.planner.vary import at_load, with_replicas
-from llmqsim.simulation import prepare
+from llmqsim.simulation import Prepared, prepare
 
 LINE = {
     "workload": {
@@ -78,6 +81,84 @@ def test_what_no_number_of_replicas_mends_has_a_reason(reason):
     most = 3 if reason == "most_replicas_reached" else 1024
     found = Search(prepare(from_mapping(LINE | REASONS[reason])), Effort(most_replicas=most)).answer()
     assert (found.replicas, found.reason) == (None, reason) and found.sentence
+
+
+NO_ROOM = {
+    "weights_do_not_fit": ({"model": "llama-3.1-70b"}, [], "TP 2 is the smallest that fits"),
+    "max_model_len_exceeds_kv_pool": ({}, ["engine.num_gpu_blocks_override=100", "engine.max_model_len=8192"], "at most 1,584"),
+    "kv_pool_too_small": ({}, ["engine.num_gpu_blocks_override=1"], "at least 2 are needed"),
+    "activations_do_not_fit": ({}, ["engine.max_num_batched_tokens=5000000"], "leave no memory for KV"),
+    "no_request_fits": ({"in": "500:0", "out": "100:0"}, ["engine.num_gpu_blocks_override=10"], "engine.max_model_len is 144"),
+}
+
+
+@pytest.mark.parametrize("reason", NO_ROOM)
+def test_each_kind_of_room_that_is_missing_has_a_reason_of_its_own(reason):
+    """By hand: 70.6 billion weights of two bytes need two cards of 80 GB; 99 usable blocks of 16 tokens are 1,584."""
+    change, sets, said = NO_ROOM[reason]
+    told = size(Question(flags=FLAGS | change, sets=tuple(sets)))
+    assert (told["verdict"], told["reason"], told["replicas"]) == ("infeasible", reason, None)
+    assert said in told["explanation"] and not told["explanation"].startswith(("--set", "<mapping>"))
+
+
+def test_too_few_replicas_allowed_is_said_so():
+    """One replica carries some 60 req/s at most by means; a thousand are asked for."""
+    told = size(Question(flags=FLAGS | {"rate": "1000"}, effort=Effort(most_replicas=1)))
+    assert (told["verdict"], told["reason"]) == ("infeasible", "most_replicas_reached")
+    assert "arithmetic asks for at least" in told["explanation"]
+
+
+def test_one_less_that_is_not_shown_to_be_enough_says_why():
+    search = Search(prepare(from_mapping(LINE)), Effort())
+    answer = search.answer()
+    assert search.why_less(answer.replicas, answer.one_less) == answer.one_less.why_open
+    strict = Search(prepare(from_mapping(LINE | {"slo": {"e2e": 1000.0, "attainment": 0.5}})), Effort())
+    found = strict.answer()
+    assert strict.why_less(found.replicas, found.one_less) or found.one_less.judged == "broken"
+
+
+def test_the_answer_has_gpus_per_replica_and_concurrency():
+    told = size(Question(flags=FLAGS, axes={"tensor_parallel_size": [2]}, effort=Effort(headroom=False)))
+    assert told["gpus_per_replica"] == 2 and told["gpus"] == 2 * told["replicas"]
+    held = told["concurrency"]
+    assert 0 < held["sustained"] <= held["peak"] and held["guaranteed"] > 0
+    assert told["run_length"]["run"] >= told["run_length"]["asked"]
+
+
+# Step times ---------------------------------------------------------------------------------------------------------
+
+
+def _with_error(prepared: Prepared, percent: float) -> Prepared:
+    """The same, as if its costs stated an error."""
+    deployment = prepared.servers.deployment
+    errors = {"gemm": {"median_percent": 5, "p90_percent": percent}, "other": {"p90_percent": percent / 2}}
+    cost = replace(deployment.cost, errors=errors)
+    return Prepared(prepared.scenario, replace(prepared.servers, deployment=replace(deployment, cost=cost)))
+
+
+def test_costs_of_the_scenario_state_no_error():
+    assert Search(prepare(from_mapping(LINE)), Effort()).step_error(4) is None
+
+
+def test_the_answer_under_other_step_times_is_that_of_other_costs():
+    """With an error of 20 %, the answers are those of scenarios whose prompts cost 1.2 and 0.8 times as much."""
+    search = Search(_with_error(prepare(from_mapping(LINE)), 20), Effort())
+    answer = search.answer()
+    error = search.step_error(answer.replicas)
+    assert error.error == pytest.approx(0.2)
+    for other, factor in ((error.longer, 1.2), (error.shorter, 0.8)):
+        own = LINE | {"cost": {"model": "affine", "per_prefill_token": factor * 1e-4}}
+        assert other.factor == pytest.approx(factor)
+        assert abs(other.value - Search(prepare(from_mapping(own)), Effort()).answer().replicas) <= 1
+    assert error.shorter.value < answer.replicas < error.longer.value
+
+
+def test_a_target_that_longer_steps_break_has_its_reason():
+    """Alone 95 % of exponential services of mean 0.12 s take up to 0.36 s: above a target that 0.1 s keeps (0.30 s)."""
+    prepared = prepare(from_mapping(LINE | {"slo": {"e2e": 0.34, "attainment": 0.95}}))
+    error = moved(_with_error(prepared, 20), lambda one: (None, Search(one, Effort()).bracket(40).reason))
+    assert (error.longer.value, error.longer.reason) == (None, "e2e_exceeds_target")
+    assert error.shorter.reason is None
 
 
 def test_decoding_alone_may_be_too_slow():

@@ -12,7 +12,7 @@ import numpy as np
 from llmqsim.hardware.prices import price
 from llmqsim.metrics import slo
 from llmqsim.planner.bounds import Bounds
-from llmqsim.planner.size import arrival_rate
+from llmqsim.planner.demand import arrival_rate
 from llmqsim.planner.vary import changed
 from llmqsim.requests import RequestTable
 from llmqsim.result import Result
