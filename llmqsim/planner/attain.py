@@ -79,8 +79,15 @@ class Attained:
 
     @property
     def too_short(self) -> bool:
-        """Would it be kept, were it known that no backlog grows? Longer runs tell that, more of them don't."""
-        return self.clear and not self.settled and self.judged == OPEN
+        """Is it open for want of the backlog verdict, or of answers still under way? Longer runs tell, more of them don't."""
+        return self.judged == OPEN and (self.clear and not self.settled or self.under_way)
+
+    @property
+    def under_way(self) -> bool:
+        """Were too many requests still under way, and not late yet, when the runs ended?"""
+        left = [sum(s.undecided[i] for s in self.samples) for i in range(len(self.objectives))]
+        due = [n + sum(s.asked[i] for s in self.samples) for i, n in enumerate(left)]
+        return any(n > slo.MOST_UNDECIDED * d for n, d in zip(left, due, strict=True))
 
     @property
     def why_open(self) -> str:

@@ -29,7 +29,7 @@ from llmqsim.planner.sizing import Question, size
 from llmqsim.planner.vary import with_replicas
 from llmqsim.simulation import Prepared, prepare
 
-TIMES, MOST_REQUESTS = 10, 500_000
+TIMES, MOST_REQUESTS = 10, 100_000
 FIRST_SEED, RUNS = 70_000, 5
 KINDS = ("plain", "short", "long", "bursty", "heavy", "classes", "prefixes", "closed")
 T_95 = 2.776
@@ -56,7 +56,7 @@ def problem(number: int) -> dict[str, Any]:
     gpu = str(draw.choice(["h100-sxm", "a100-sxm-80gb", "l40s", "h200"]))
     speed = {"h100-sxm": 1.0, "h200": 1.2, "a100-sxm-80gb": 0.6, "l40s": 0.3}[gpu]
     rate = between(3, 25) * speed * 15_000 / (prompt / 2 + 8 * output)
-    requests = {"short": (150, 1200), "long": (20_000, 50_000)}.get(kind, (2000, 8000))
+    requests = {"short": (150, 1200), "long": (10_000, 25_000)}.get(kind, (2000, 8000))
     workload: dict[str, Any] = {"requests": round(between(*requests)), "lengths": lengths}
     if kind == "closed":
         think = between(0.5, 8)
