@@ -93,7 +93,7 @@ def test_replications_are_means_of_independent_runs(tmp_path):
 
 def test_variants_may_be_an_axis(tmp_path):
     path = write_grid(tmp_path, "scenario: scenario.yaml\naxes: {variant: [[], wide]}\n")
-    narrow, wide = sweep(path, tmp_path / "s.sqlite").rows
+    _narrow, wide = sweep(path, tmp_path / "s.sqlite").rows
     assert wide.summaries[0]["ttft_s"] == simulate(load(tmp_path / "scenario.yaml", variant="wide")).summary()["ttft_s"]
 
 
