@@ -1,4 +1,4 @@
-"""What makes the figures of a run err: data that rooms share."""
+"""What makes the figures of a run err, and what changes nothing in it: data that rooms share."""
 
 from __future__ import annotations
 
@@ -17,3 +17,15 @@ class Caveat:
     def to_json(self) -> dict[str, str]:
         """As plain data."""
         return {"code": self.code, "text": self.text}
+
+
+@dataclass(frozen=True)
+class Idle:
+    """A key of the scenario that changes nothing, and why."""
+
+    key: str
+    why: str
+
+    def to_json(self) -> dict[str, str]:
+        """As plain data."""
+        return {"key": self.key, "why": self.why}

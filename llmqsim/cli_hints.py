@@ -1,4 +1,4 @@
-"""What somebody meant who typed an option or a command that there is not: the nearest of ours, or what takes its place."""
+"""What somebody meant who typed an option or a command that there is not: ours that is nearest, or takes its place."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from llmqsim.errors import UserError, did_you_mean
 
 PROMPT, ANSWER, RATE = "--in MEAN:CV", "--out MEAN:CV", "--rate R"
 FOREIGN: dict[str, tuple[str, str]] = {
-    **dict.fromkeys(("isl", "input-len", "input-length", "random-input-len", "prompt-len", "prompt-tokens", "mean-input-tokens",
-                     "synthetic-input-tokens-mean"), (PROMPT, "workload.lengths.prompt=N")),
+    **dict.fromkeys(("isl", "input-len", "input-length", "random-input-len", "prompt-len", "prompt-tokens",
+                     "mean-input-tokens", "synthetic-input-tokens-mean"), (PROMPT, "workload.lengths.prompt=N")),
     **dict.fromkeys(("osl", "output-len", "output-length", "random-output-len", "output-tokens", "mean-output-tokens",
                      "output-tokens-mean"), (ANSWER, "workload.lengths.output=N")),
     **dict.fromkeys(("qps", "rps", "request-rate", "arrival-rate"), (RATE, "workload.arrivals.rate=R")),
@@ -64,7 +64,8 @@ def _unknown(parser: Parser, left: Sequence[str]) -> list[str]:
     """A sentence for each option; for words that nobody asked for where there is none."""
     wrong = [text.partition("=")[0] for text in left if text.startswith("--")]
     if not wrong:
-        return [f"{parser.prog}: too many words (got {' '.join(map(repr, left))}); `{parser.prog} --help` shows what it takes"]
+        words = " ".join(map(repr, left))
+        return [f"{parser.prog}: too many words (got {words}); `{parser.prog} --help` shows what it takes"]
     return [f"{option}: {parser.prog} has no such option{_meant(parser, option)}" for option in dict.fromkeys(wrong)]
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from llmqsim.caveats import Caveat
+from llmqsim.caveats import Caveat, Idle
 from llmqsim.errors import UserError
 from llmqsim.metrics import latency, slo, summary, warmup
 from llmqsim.metrics.distribution import NS_PER_S
@@ -65,7 +65,7 @@ class Result:
     envelope: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     caveats: tuple[Caveat, ...] = ()
-    no_effect: tuple[dict[str, str], ...] = ()
+    no_effect: tuple[Idle, ...] = ()
     """keys that were written and change nothing in this run, and why"""
     step_log: StepLog | None = None
     told: dict[str, Any] | None = None

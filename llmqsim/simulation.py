@@ -98,7 +98,7 @@ class Prepared:
                 *servers.deployment.cost.notes,
                 *_slower_engine(finished.fallback),
             ),
-            no_effect=tuple(one.to_json() for one in idle),
+            no_effect=idle,
             caveats=caveats(scenario, servers, lambda: workload.table),
             step_log=_steps(finished.step_log),
             pools=_pools(servers),

@@ -19,18 +19,19 @@ ATTENDING = ("full_attention", "sliding_attention", "chunked_attention")
 """entries of `layer_types` that keep keys and values"""
 KNOWN_TYPES = frozenset({
     "apertus", "arcee", "baichuan", "bloom", "cohere", "cohere2", "deepseek_v2", "deepseek_v3", "ernie4_5",
-    "ernie4_5_moe", "exaone4", "gemma", "gemma2", "gemma3", "gemma3_text", "glm", "glm4", "glm4_moe", "gpt2", "gpt_neox",
-    "gpt_oss", "gptj", "granite", "granitemoe", "internlm2", "internlm3", "kimi_k2", "llama", "llama4", "llama4_text",
-    "minimax_m2", "ministral3", "mistral", "mistral3", "mixtral", "olmo", "olmo2", "olmo3", "olmoe", "opt", "phi", "phi3",
-    "qwen2", "qwen2_5_vl", "qwen2_5_vl_text", "qwen2_moe", "qwen2_vl", "qwen2_vl_text", "qwen3", "qwen3_moe", "qwen3_vl",
-    "qwen3_vl_moe", "qwen3_vl_moe_text", "qwen3_vl_text", "seed_oss", "smollm3", "stablelm", "starcoder2",
+    "ernie4_5_moe", "exaone4", "gemma", "gemma2", "gemma3", "gemma3_text", "glm", "glm4", "glm4_moe", "gpt2",
+    "gpt_neox", "gpt_oss", "gptj", "granite", "granitemoe", "internlm2", "internlm3", "kimi_k2", "llama", "llama4",
+    "llama4_text", "minimax_m2", "ministral3", "mistral", "mistral3", "mixtral", "olmo", "olmo2", "olmo3", "olmoe",
+    "opt", "phi", "phi3", "qwen2", "qwen2_5_vl", "qwen2_5_vl_text", "qwen2_moe", "qwen2_vl", "qwen2_vl_text", "qwen3",
+    "qwen3_moe", "qwen3_vl", "qwen3_vl_moe", "qwen3_vl_moe_text", "qwen3_vl_text", "seed_oss", "smollm3", "stablelm",
+    "starcoder2",
 })  # fmt: skip
 """families whose attention and MLP are what the dimensions of the file say, as far as they are read here"""
 ENCODERS = frozenset({
-    "albert", "bart", "bert", "bigbird_pegasus", "blenderbot", "camembert", "clip", "deberta", "deberta-v2", "distilbert",
-    "electra", "ernie", "esm", "hubert", "jina_bert", "layoutlm", "longformer", "longt5", "luke", "marian", "mbart",
-    "modernbert", "mpnet", "mt5", "nomic_bert", "pegasus", "roberta", "seamless_m4t", "siglip", "speech_to_text", "t5",
-    "umt5", "vit", "wav2vec2", "whisper", "xlm-roberta", "xlnet",
+    "albert", "bart", "bert", "bigbird_pegasus", "blenderbot", "camembert", "clip", "deberta", "deberta-v2",
+    "distilbert", "electra", "ernie", "esm", "hubert", "jina_bert", "layoutlm", "longformer", "longt5", "luke",
+    "marian", "mbart", "modernbert", "mpnet", "mt5", "nomic_bert", "pegasus", "roberta", "seamless_m4t", "siglip",
+    "speech_to_text", "t5", "umt5", "vit", "wav2vec2", "whisper", "xlm-roberta", "xlnet",
 })  # fmt: skip
 """families without a decoder, or with an encoder before it"""
 MASKED = ("ForMaskedLM", "ForPreTraining")
@@ -43,7 +44,8 @@ _TELLING = re.compile(
 """names of keys that are about how tokens attend and what of them is kept"""
 _HARMLESS = re.compile(
     r"dropout|pdrop|implementation|softcap|multiplier|scal(?:e|ing|ar)|bias|fp32|dtype|temperature|bidirectional|rope|"
-    r"^num_attention_heads$|^decoder_sparse_step$|^num_key_value_heads$|^head_dim$|^kv_lora_rank$|^sliding_window$|^sliding_window_pattern$|^sliding_window_size$|"
+    r"^num_attention_heads$|^decoder_sparse_step$|^num_key_value_heads$|^head_dim$|^kv_lora_rank$|"
+    r"^sliding_window$|^sliding_window_pattern$|^sliding_window_size$|"
     r"^use_sliding_window$|^max_window_layers$|^attention_chunk_size$|^layer_types$|^v_head_dim$|^qk_\w*head_dim$|"
     r"^kv_cache|_id$|^quantization|^rms_|layer_norm|^vision|^audio|^initializer"
 )
@@ -128,7 +130,8 @@ def _attending(value: Any, config: Config, layers: int) -> str:
     start = "layers without a KV cache are counted as attention"
     if not count or not layers or count >= layers:
         return f"{start}: KV is too large, so too few requests run at once"
-    return f"{start} ({count} of {layers} attend): KV is {layers / count:.3g} times too large, so too few requests run at once"
+    too_large = f"KV is {layers / count:.3g} times too large, so too few requests run at once"
+    return f"{start} ({count} of {layers} attend): {too_large}"
 
 
 def _count(value: Any) -> int:
@@ -153,8 +156,8 @@ def _every(value: Any, config: Config, layers: int) -> str:
 def _shared(value: Any, config: Config, layers: int) -> str:
     if not isinstance(value, int) or not 0 < value < layers:
         return ""
-    factor = layers / (layers - value)
-    return f"{value} of {layers} layers use the KV of others: KV is {factor:.3g} times too large, so too few requests run at once"
+    too_large = f"KV is {layers / (layers - value):.3g} times too large, so too few requests run at once"
+    return f"{value} of {layers} layers use the KV of others: {too_large}"
 
 
 def _cross_layer(value: Any, config: Config, layers: int) -> str:

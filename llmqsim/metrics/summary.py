@@ -145,7 +145,7 @@ def summarise(result: Result) -> dict[str, Any]:
         "envelope": {**result.envelope, "outside": usage.outside(result.usage)},
         "end_s": result.end_ns / NS_PER_S,
         "scenario": result.scenario,
-        "no_effect": list(result.no_effect),
+        "no_effect": [one.to_json() for one in result.no_effect],
         "warnings": [one.to_json() for one in result.caveats],
         "notes": notes(result, requests, promised, kv, starved),
         **_bench(table, measured, window, throughput, goodput),

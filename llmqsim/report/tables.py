@@ -1,8 +1,8 @@
 """The screen: the answer in some 25 lines of at most 100 characters, on top what makes its figures err.
 
 A verdict other than "stable" stands first, then what is not modelled and applies. Classes, clients that limit their own
-requests and a warm-up have lines of their own (parts.py). No sentence is cut: where room is short, notes and classes are
-counted instead of shown.
+requests and a warm-up have lines of their own (parts.py). No sentence is cut: where room is short, notes and classes
+are counted instead of shown.
 """
 
 from __future__ import annotations

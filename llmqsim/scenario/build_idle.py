@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from llmqsim.caveats import Idle
 from llmqsim.cost.stations import Stations
 from llmqsim.engine.deployment import Deployment
 from llmqsim.records import ReplicaUsage
 from llmqsim.scenario.build import Servers
+from llmqsim.scenario.build_checks import batching_of, preemption_of
 from llmqsim.scenario.build_fleet import Plant
 from llmqsim.scenario.load import Scenario
 
@@ -22,20 +24,9 @@ PRIORITY_BLIND = (("fcfs", "sjf", "lifo", "random"), ("recompute_newest", "swap_
 """built-in orderings and preemption policies that do not look at a request's priority"""
 PREDICTION_BLIND = ("fcfs", "priority", "lifo", "random")
 """built-in orderings that do not look at predicted lengths"""
+PREDICTION_BLIND_VICTIMS = (*PRIORITY_BLIND[1], "recompute_least_urgent", "least_urgent")
 PREDICTION_BLIND_BATCHING = ("continuous", "vllm_v0", "sarathi", "sglang", "orca", "static", "multi_step")
 PREDICTION_BLIND_ROUTING = ("round_robin", "random", "least_outstanding", "power_of_two", "by_class", "session_sticky")
-
-
-@dataclass(frozen=True)
-class Idle:
-    """A key of the scenario that changes nothing, and why."""
-
-    key: str
-    why: str
-
-    def to_json(self) -> dict[str, str]:
-        """As plain data."""
-        return {"key": self.key, "why": self.why}
 
 
 @dataclass(frozen=True)
@@ -87,7 +78,7 @@ Why = Callable[[Case], str]
 
 
 def idle_keys(scenario: Scenario, servers: Servers | Plant, happened: Happened | None = None) -> tuple[Idle, ...]:
-    """The keys that somebody wrote and that change nothing. happened : of a run that is over, for servers of one kind."""
+    """The keys that were written and change nothing. happened : of a run that is over, for servers of one kind."""
     if isinstance(servers, Plant):
         found = [one for name, its in servers.pools.items() for one in idle_keys(scenario.pool(name), its)]
         return tuple(dict.fromkeys(found))
@@ -133,7 +124,7 @@ def _host_link(case: Case) -> str:
 
 
 def _swap(case: Case) -> str:
-    return "" if case.its.preemption.swaps else f"preemption {case.scenario.spec.engine.preemption.policy} swaps nothing"
+    return "" if case.its.preemption.swaps else f"preemption {preemption_of(case.scenario)[0].policy} swaps nothing"
 
 
 def _offload(case: Case) -> str:
@@ -145,7 +136,8 @@ def _offload(case: Case) -> str:
 def _cold_start(case: Case) -> str:
     if isinstance(case.its.cost, Stations):
         return "cost.model stations has no steps"
-    return "" if case.its.host.cold_steps and case.its.host.cold_step_s else "no step is slower after a start (engine.host.cold_step)"
+    slower = case.its.host.cold_steps and case.its.host.cold_step_s
+    return "" if slower else "no step is slower after a start (engine.host.cold_step)"
 
 
 def _cold_step(case: Case) -> str:
@@ -203,22 +195,23 @@ def _reads_costs(case: Case) -> bool:
 
 
 def _budget(case: Case) -> str:
-    return "this batching has no token budget" if not case.its.batching.has_token_budget and case.own_cost and case.stated else ""
+    counted = case.its.batching.has_token_budget or not case.own_cost or not case.stated
+    return "" if counted else "this batching has no token budget"
 
 
 def _predictor(case: Case) -> str:
     spec = case.scenario.spec
-    named = (spec.engine.batching.policy if spec.engine.batching else "continuous", spec.engine.preemption.policy)
-    blind = spec.engine.ordering.policy in PREDICTION_BLIND and named[0] in PREDICTION_BLIND_BATCHING
-    blind = blind and named[1] in PRIORITY_BLIND[1] and spec.routing.policy in PREDICTION_BLIND_ROUTING
-    if not blind or spec.admission.policy != "all" or case.happened is None:
+    batching, victims = batching_of(case.scenario).policy, preemption_of(case.scenario)[0].policy
+    blind = spec.engine.ordering.policy in PREDICTION_BLIND and batching in PREDICTION_BLIND_BATCHING
+    blind = blind and victims in PREDICTION_BLIND_VICTIMS and spec.routing.policy in PREDICTION_BLIND_ROUTING
+    if not blind or spec.admission.policy != "all":
         return ""
     return f"ordering {spec.engine.ordering.policy} and the other policies look at no predicted length"
 
 
 def _priority(case: Case) -> str:
     spec, (orderings, victims) = case.scenario.spec, PRIORITY_BLIND
-    victim = spec.engine.preemption.policy in victims or case.its.capacity is None
+    victim = preemption_of(case.scenario)[0].policy in victims or case.its.capacity is None
     blind = spec.engine.ordering.policy in orderings and victim and spec.engine.batching is None
     return f"ordering {spec.engine.ordering.policy} does not look at it" if blind else ""
 

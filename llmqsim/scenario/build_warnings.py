@@ -25,7 +25,7 @@ EAGER_LAYER_S = (0.5e-3, 0.8e-3)
 """a layer of a decode step without compilation and CUDA graphs: 20.6 ms for 40 layers (vllm-omni issue 7960), 22 ms for
 28 layers (vllm issue 20469)"""
 RELEASE_PERCENT = (2, 12)
-"""what a release changes step times by: the decode steps of Llama-3.1-8B and Qwen3-32B under vLLM 0.14, 0.19 and 0.24"""
+"""what a release changes step times by: the decode steps of Llama-3.1-8B and Qwen3-32B, vLLM 0.14, 0.19 and 0.24"""
 LEAST_FACTOR = 1.05
 """a windowed model whose pool is misjudged by less than this is not worth a line"""
 _PRESET = re.compile(r"(vllm|sglang|trtllm)-(\d+(?:\.\d+)*)")
@@ -83,9 +83,9 @@ def _windowed(scenario: Scenario, servers: Servers, table: Callable[[], RequestT
         return
     yield Caveat(
         "windowed_kv",
-        f"the {model.windowed_layers} of {model.layers} layers with a window of {model.sliding_window:,} tokens hold KV of the "
-        f"whole context here; a hybrid KV manager holds about {factor:.2g} times as many requests of {tokens.mean():,.0f} tokens, so "
-        "concurrency is too low, and queueing and preemptions are too high",
+        f"the {model.windowed_layers} of {model.layers} layers with a window of {model.sliding_window:,} tokens hold "
+        f"KV of the whole context here; a hybrid KV manager holds about {factor:.2g} times as many requests of "
+        f"{tokens.mean():,.0f} tokens, so concurrency is too low, and queueing and preemptions are too high",
     )
 
 
@@ -114,8 +114,8 @@ def _expert_parallel(scenario: Scenario, servers: Servers, table: Callable[[], R
         return
     yield Caveat(
         "expert_parallel",
-        f"the {options.data_parallel_size} ranks that share experts step freely here; real ones wait for the slowest in every "
-        "layer, so TPOT is too low and throughput too high where their loads differ",
+        f"the {options.data_parallel_size} ranks that share experts step freely here; real ones wait for the slowest "
+        "in every layer, so TPOT is too low and throughput too high where their loads differ",
     )
 
 
@@ -130,8 +130,8 @@ def _kernel_version(scenario: Scenario, servers: Servers, table: Callable[[], Re
     more = ", another engine's kernels by more" if foreign else ""
     yield Caveat(
         "kernel_version",
-        f"kernels were timed under {' and '.join(others)}, the preset is {named}: a release changes step times by {low} to "
-        f"{high} %, either way{more}",
+        f"kernels were timed under {' and '.join(others)}, the preset is {named}: a release changes step times by "
+        f"{low} to {high} %, either way{more}",
     )
 
 

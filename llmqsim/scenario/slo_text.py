@@ -107,9 +107,9 @@ def _target(match: re.Match, tool: str | None) -> tuple[str, float]:
     if tool is None and name in AMBIGUOUS:
         said = f"{match['value']} {match['unit'] or match['suffix'] or 'ms'}"
         raise SloError(
-            f"'{match['name']}' is not one thing: vLLM's is each gap between chunks, Dynamo's, AIPerf's and GuideLLM's a "
-            + "request's mean",
-            f"for the mean write 'tpot < {said}', or the tool's name first, 'dynamo itl:20'; the gaps are no target here",
+            f"'{match['name']}' is not one thing: vLLM's is each gap between chunks, Dynamo's, AIPerf's and GuideLLM's "
+            + "a request's mean",
+            f"for the mean write 'tpot < {said}', or the tool's name first, 'dynamo itl:20'; gaps are no target here",
         )
     if name not in NAMES:
         raise SloError(f"unknown latency '{match['name']}'", _hint(name, NAMES))

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from llmqsim import load_text, simulate
 from llmqsim.errors import ScenarioError, did_you_mean, or_known, or_nearest
+from llmqsim.planner.theory import check_theory
+from llmqsim.report.capacity_screen import _time_left
 from llmqsim.report.headline import system
 from llmqsim.report.show import clip, duration, figures, percent, wrap
 from llmqsim.report.tables import screen
+from llmqsim.report.theory_screen import theory_text
 from llmqsim.terminal import width
 
 TEXT = """\
@@ -149,3 +154,28 @@ def test_an_unknown_model_names_the_nearest_and_the_command_that_lists_all():
     assert "did you mean 'llama-3.1-8b'?" in said and "`llmqsim presets` lists all" in said
     assert len(said) < 300 and "opt-66b" not in said
     assert or_nearest("x", ["a", "b"]) == or_known("x", ["a", "b"])
+
+
+def test_check_theory_prints_no_wait_below_nothing_and_says_where_formulas_end(tmp_path):
+    """A wait, a batch and a share are never negative (their definition); beyond load 1 there is no mean wait (M/G/k)."""
+    path = tmp_path / "s.yaml"
+    for rate, stable in ((12, True), (30, False)):
+        path.write_text(
+            f"workload: {{requests: 200, arrivals: {{process: poisson, rate: {rate} req/s}}, "
+            "lengths: {prompt: {lognormal: {mean: 100, cv: 1}}, output: {lognormal: {mean: 20, cv: 1}}}}\n"
+            "cost: {model: affine, base: 0.01, per_prefill_token: 0.0001}\nengine: {max_num_seqs: 4}\n"
+        )
+        told = check_theory(path, replications=3)
+        values = [row["theory"] for row in told["rows"]]
+        values += [row["simulated"][end] for row in told["rows"] if row["simulated"] for end in ("mean", "low", "high")]
+        assert all(value is None or value >= 0 for value in values)
+        text = theory_text(told)
+        assert not re.search(r"\[-|\s-\d", text)
+        (wait,) = (row for row in told["rows"] if row["quantity"] == "wait for a place")
+        assert (wait["theory"] is not None) == stable == ("no steady state" not in wait["source"])
+        assert ("no steady state: the load is 1." in text) == (not stable)
+
+
+@pytest.mark.parametrize(("months", "said"), [(7.3, "7.30 months"), (0.0, "no time left"), (0.05, "some 2 days")])
+def test_time_that_is_left_is_told_in_the_unit_that_fits(months, said):
+    assert _time_left(months) == said
