@@ -509,11 +509,6 @@ MUTATIONS: dict[str, tuple[str, str, str]] = {
         "max(arena[base + U_WAITING_PEAK], all_waiting(arena, base))",
         "max(arena[base + U_WAITING_PEAK], arena[base + R_QUEUED])",
     ),
-    "peaks: who is in the host's memory does not wait": (
-        "kernels.py",
-        "max(arena[base + U_WAITING_PEAK], all_waiting(arena, base))",
-        "max(arena[base + U_WAITING_PEAK], arena[base + R_QUEUED] + arena[base + R_PREEMPTED])",
-    ),
     "log: blocks held when the step has ended": (
         "step/ending/kernels.py",
         "arena[log + 7] = arena[step + T_BLOCKS]",
