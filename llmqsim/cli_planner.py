@@ -53,7 +53,8 @@ def _add_compare(commands: Any) -> None:
     scenario_arguments(compare)
     compare.add_argument(
         "--variants", default="", metavar="A,B,...",
-        help="compare with the first; `base` is the scenario itself (and stands first where one is named); `a+b` applies both",
+        help="compare with the first: `base,a,b` with the scenario itself (as does one name alone), `a,b` b with a; "
+        "`a+b` applies both",
     )  # fmt: skip
     compare.add_argument(
         "--variant-set", action="append", default=[], metavar="NAME:KEY=VALUE",

@@ -1,15 +1,16 @@
 """Intervals: how far a figure may be off because a run is a sample.
 
-Independent replications give t-intervals. Requests of one run are correlated (they wait for one another), so one long run
-is cut into batches (batch means), and what correlation and skewness are left between the batches widens the interval.
-A share is never known better than independent requests would tell it. Nothing here knows the engine or a scenario.
+Independent replications give t-intervals. Requests of one run are correlated (they wait for one another), so one long
+run is cut into batches (batch means), and what correlation and skewness are left between the batches widens the
+interval. A share is never known better than independent requests would tell it. Nothing here knows the engine.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from llmqsim.metrics.warmup import mser5
 
 CONFIDENCE = 0.95
 BATCHES = 20
-"""of one run: with 10 to 60 the coverage on queues is alike (docs/compare.md), 20 leave the narrowest honest interval"""
+"""of one run: with 10 to 60 the coverage on queues is alike (docs/compare.md), 20 leave the narrowest one"""
 MOST_CORRELATION = 0.8
 """what is left between batches is believed up to here; beyond, the run is too short for its memory"""
 SETTLED_CORRELATION = 0.5
@@ -59,7 +60,7 @@ def t_quantile(confidence: float, degrees: int) -> float:
 
 
 def t_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
-    """The mean of independent replications. values : one figure a replication, at least one. Raises ValueError for none."""
+    """The mean of independent replications. values : one figure a replication. Raises ValueError for none."""
     sample = np.asarray(values, dtype=float)
     if not len(sample):
         raise ValueError("no replication, no interval")
@@ -71,8 +72,22 @@ def t_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Inter
 
 
 def paired(a: Sequence[float], b: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
-    """The mean difference b - a of replications that share their random numbers, one by one."""
-    return t_interval(np.asarray(b, dtype=float) - np.asarray(a, dtype=float), confidence)
+    """The mean difference b - a of replications that share their random numbers, one by one.
+
+    A replication without a difference says nothing of the spread of differences, so it gives no degree of freedom: four
+    equal differences among six zeros have one sign in one of eight cases by chance, and t with 9 degrees believes them.
+    """
+    sample = np.asarray(b, dtype=float) - np.asarray(a, dtype=float)
+    found, told = t_interval(sample, confidence), int(np.count_nonzero(sample))
+    if found.low is None or told in (0, len(sample)):
+        return found
+    half = found.half * t_quantile(confidence, max(told - 1, 1)) / t_quantile(confidence, len(sample) - 1)
+    return replace(found, low=found.mean - half, high=found.mean + half)
+
+
+def unseen(total: int, confidence: float = CONFIDENCE) -> float:
+    """The largest share of trials that none of `total` (at least 1) may show: 3.7 / total at 95 %, two-sided."""
+    return 1 - ((1 - confidence) / 2) ** (1 / total)
 
 
 def wilson(hits: int, total: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
@@ -88,8 +103,8 @@ def wilson(hits: int, total: int, confidence: float = CONFIDENCE) -> tuple[float
 def share_interval(hits: Sequence[int], totals: Sequence[int], confidence: float = CONFIDENCE) -> Interval:
     """The share of requests, over replications of unequal size: ratio estimator with a t-interval.
 
-    Widened to Wilson's interval of all requests together where replications agree more closely than independent requests
-    could: ten runs without a miss don't prove that there are none. Raises ValueError where there is no request.
+    Widened to Wilson's interval of all requests together where replications agree more closely than independent
+    requests could: ten runs without a miss don't prove that there are none. Raises ValueError for no request.
     """
     hit, total = np.asarray(hits, dtype=float), np.asarray(totals, dtype=float)
     if not total.sum():
@@ -116,7 +131,7 @@ def batch_means(values: Sequence[float], confidence: float = CONFIDENCE, cut: bo
         settled, series = dropped is not None, series[dropped or 0 :]
     if len(series) < 2 * BATCHES:
         return None
-    return sectioned([series], lambda part: float(np.mean(part)), confidence, settled)
+    return sectioned(series, confidence, settled)
 
 
 def quantile_interval(values: Sequence[float], percent: float, confidence: float = CONFIDENCE) -> Interval | None:
@@ -133,7 +148,7 @@ def quantile_interval(values: Sequence[float], percent: float, confidence: float
     beyond = np.flatnonzero(series > whole) * BATCHES // len(series)
     if len(np.unique(beyond)) < MOST_BATCHES * BATCHES:
         return None
-    share = sectioned([series <= whole], lambda part: float(np.mean(part)), confidence, bent=False)
+    share = sectioned((series <= whole).astype(float), confidence, skewed=False)
     upper = 2 * share.mean - (share.low or 0.0)
     if upper >= 1:
         return None
@@ -142,32 +157,39 @@ def quantile_interval(values: Sequence[float], percent: float, confidence: float
 
 
 def sectioned(
-    columns: Sequence[np.ndarray],
-    figure: Callable[..., float],
-    confidence: float = CONFIDENCE,
-    settled: bool = True,
-    bent: bool = True,
+    series: np.ndarray, confidence: float = CONFIDENCE, settled: bool = True, skewed: bool = True
 ) -> Interval:
-    """A figure of one run, `figure(*columns)`, with the spread of the same figure over its BATCHES parts in order.
+    """The mean of a series in order of arrival, float64[n], with the spread of the means of its BATCHES parts.
 
-    columns : arrays of one length, in order of arrival. Lag-1 correlation between parts widens the interval by
-    (1 + r) / (1 - r) in variance, as in Skart (Tafazzoli, Wilson and others 2011); Willink's (2005) term bends it where
-    the parts are skewed, as waits near saturation are (bent; not for shares in a tail, whose skewness 20 parts can't tell).
+    Only a mean may be taken so: the spread of percentiles (or of indices) of parts is not that of the whole's. Lag-1
+    correlation between parts widens the interval by (1 + r) / (1 - r) in variance, as in Skart (Tafazzoli, Wilson and
+    others 2011); Willink's (2005) term bends it where the parts are skewed, as waits near saturation are (skewed; not
+    for shares in a tail, whose skewness 20 parts can't tell).
     """
-    whole = figure(*columns)
-    edges = np.linspace(0, len(columns[0]), BATCHES + 1).astype(int)
-    parts = np.array([figure(*(c[a:b] for c in columns)) for a, b in zip(edges[:-1], edges[1:], strict=True)])
+    whole = float(series.mean())
+    edges = np.linspace(0, len(series), BATCHES + 1).astype(int)
+    parts = np.array([series[a:b].mean() for a, b in pairwise(edges)])
+    error, correlation = part_error(parts)
+    if error == 0:
+        return Interval(whole, whole, whole, BATCHES, "batches", confidence, settled)
+    t = t_quantile(confidence, BATCHES - 1)
+    low, high = bent(t, parts) if skewed else (-t, t)
+    settled = settled and correlation < SETTLED_CORRELATION
+    return Interval(whole, whole - high * error, whole - low * error, BATCHES, "batches", confidence, settled)
+
+
+def part_error(parts: np.ndarray, memory: float = 1.0) -> tuple[float, float]:
+    """The standard error of the mean of BATCHES parts, widened by the correlation between them, and that correlation.
+
+    memory : the variance is widened by this factor at least.
+    """
     offset = parts - parts.mean()
     power = float(offset @ offset)
     if power == 0:
-        return Interval(whole, whole, whole, BATCHES, "batches", confidence, settled)
+        return 0.0, 0.0
     correlation = float(offset[1:] @ offset[:-1]) / power + 1 / BATCHES  # an estimate is short by about 1/n
     kept = min(max(correlation, 0.0), MOST_CORRELATION)
-    error = math.sqrt(power / (BATCHES - 1) / BATCHES * (1 + kept) / (1 - kept))
-    t = t_quantile(confidence, BATCHES - 1)
-    low, high = _bent(t, parts) if bent else (-t, t)
-    settled = settled and correlation < SETTLED_CORRELATION
-    return Interval(whole, whole - high * error, whole - low * error, BATCHES, "batches", confidence, settled)
+    return math.sqrt(power / (BATCHES - 1) / BATCHES * max((1 + kept) / (1 - kept), memory)), correlation
 
 
 def precise(interval: Interval, half_width: float) -> bool:
@@ -194,7 +216,7 @@ def _spread(sample: np.ndarray) -> float:
     return 0.0 if np.all(sample == sample[0]) else float(sample.std(ddof=1))
 
 
-def _bent(t: float, parts: np.ndarray) -> tuple[float, float]:
+def bent(t: float, parts: np.ndarray) -> tuple[float, float]:
     """(-t, t) as Willink's transformation bends them: mean - high * error and mean - low * error are the limits."""
     n = len(parts)
     z = (parts - parts.mean()) / parts.std()

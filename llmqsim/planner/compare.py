@@ -21,6 +21,7 @@ from llmqsim.planner.figures import Metric, Seen, length_edges, metrics, see
 from llmqsim.planner.replicate import alike
 from llmqsim.planner.vary import loops
 from llmqsim.planner.warned import warned
+from llmqsim.planner.within import same_requests
 from llmqsim.scenario.load import Scenario, Sets, load
 from llmqsim.simulation import Prepared, prepare
 
@@ -28,7 +29,7 @@ BASE = "base"
 """stands for the scenario without a variant"""
 REPLICATIONS = 10
 GROUP_METRICS = ("attainment", "ttft_s.mean", "ttft_s.p99", "e2e_s.mean", "slowdown.p99")
-"""what is compared within each class, tenant and length group"""
+"""what is compared within each class, tenant, length group and tenth of the run"""
 
 
 @dataclass(frozen=True)
@@ -53,9 +54,10 @@ def compare(
     """Compare variants of a scenario with the first of them (with the scenario itself where only one is named).
 
     variants : names; "base" is the scenario itself, "a+b" both of them in order. margin : a relative difference (for
-    shares: of a tenth of it, absolute) that would not matter; it decides between "no difference shown" and "not enough
-    runs". own : variants that the scenario does not have, by name; they are applied after `sets`, and compared after
-    those named where `variants` does not name them. Returns plain data, as docs/compare.md describes. Raises UserError.
+    shares: of a tenth of it, absolute) that would not matter; below ten replications it decides between "no
+    difference shown" and "not enough runs". own : variants that the scenario does not have, by name; they are applied
+    after `sets`, and compared after those named where `variants` does not name them. Returns plain data, as
+    docs/compare.md describes. Raises UserError.
     """
     chosen, own = metrics(metric), own or {}
     if taken := [name for name in own if name in (BASE, *load(path, sets=sets).known_variants)]:
@@ -70,7 +72,16 @@ def compare(
     if replications < 1:
         raise UserError(f"--replications: must be at least 1 (got {replications})")
     scenarios = [_scenario(path, name, sets, own) for name in names]
-    return compare_scenarios(dict(zip(names, scenarios, strict=True)), replications, chosen, seed, margin)
+    told = compare_scenarios(dict(zip(names, scenarios, strict=True)), replications, chosen, seed, margin)
+    return told if BASE in names else told | {"notes": [base_left_out(names), *told["notes"]]}
+
+
+def base_left_out(names: Sequence[str]) -> str:
+    """What a comparison of variants alone is, and how to have the scenario itself in it."""
+    return (
+        f"compared with '{names[0]}', the first one named; the scenario as it is takes no part: to compare with it, "
+        f"--variants {','.join([BASE, *names])}"
+    )
 
 
 def _scenario(path: str | os.PathLike[str], name: str, sets: Sets, own: Mapping[str, Sets]) -> Scenario:
@@ -98,13 +109,26 @@ def compare_scenarios(
 ) -> dict[str, Any]:
     """The same of checked scenarios by name; the first is what the others are compared with."""
     prepared = {name: prepare(scenario) for name, scenario in scenarios.items()}
+    return compare_prepared(prepared, replications, chosen, seed, margin)
+
+
+def compare_prepared(
+    prepared: dict[str, Prepared],
+    replications: int,
+    chosen: Sequence[Metric],
+    seed: int | None = None,
+    margin: float = verdict.MARGIN,
+) -> dict[str, Any]:
+    """The same of scenarios with their servers built."""
     first = next(iter(prepared.values()))
     seed = first.scenario.spec.run.seed if seed is None else seed
     same = all(alike(one) for one in prepared.values())
     runs = 1 if same else replications
     contestants = _run(prepared, seed, runs)
     against, *others = contestants
-    judge = verdict.Judge(margin, segments=runs == 1)
+    judge = verdict.Judge(margin, segments=runs == 1, replicable=not same)
+    differences = {one.name: _differences(judge, against, one, chosen) for one in others}
+    groups = _group_table(judge, contestants)
     return {
         "scenario": first.scenario.path,
         "question": first.scenario.spec.question,
@@ -115,10 +139,10 @@ def compare_scenarios(
         "margin": margin,
         "against": against.name,
         "variants": {one.name: _told(one, chosen) for one in contestants},
-        "differences": {one.name: _differences(judge, against, one, chosen) for one in others},
-        "groups": _group_table(judge, contestants),
+        "differences": differences,
+        "groups": groups,
         "warnings": warned(prepared),
-        "notes": _notes(contestants, chosen, same, runs, replications, others),
+        "notes": [*_notes(contestants, same, runs, replications, others), *_chances(differences, groups, against.name)],
     }
 
 
@@ -134,20 +158,7 @@ def _run(prepared: dict[str, Prepared], seed: int, runs: int) -> list[Contestant
             if one.name not in alone:
                 alone[one.name] = alone_for(one.prepared.servers.deployment, result.table)
             one.seen.append(see(result, alone[one.name], edges))
-    _name_lengths(contestants, edges)
     return contestants
-
-
-def _name_lengths(contestants: list[Contestant], edges: np.ndarray | None) -> None:
-    """Length groups get the name of their range, in place: "length:1-240"."""
-    if edges is None:
-        return
-    low = [1, *(int(e) + 1 for e in edges)]
-    names = [*(f"{a}-{int(b)}" for a, b in zip(low, edges, strict=False)), f"{low[-1]} and more"]
-    for one in contestants:
-        for seen in one.seen:
-            for i, name in enumerate(names):
-                seen.groups[f"length:{name}"] = seen.groups.pop(f"length:{i}")
 
 
 def _told(one: Contestant, chosen: Sequence[Metric]) -> dict[str, Any]:
@@ -167,26 +178,30 @@ def _told(one: Contestant, chosen: Sequence[Metric]) -> dict[str, Any]:
 
 
 def _differences(judge: verdict.Judge, base: Contestant, other: Contestant, chosen: Sequence[Metric]) -> dict[str, Any]:
-    return {m.key: judge.told(m, base.seen, other.seen, None) for m in chosen}
+    return {m.key: _plain(judge.told(m, base.seen, other.seen, None)) for m in chosen}
+
+
+def _plain(told: verdict.Told | None) -> dict[str, Any] | None:
+    return None if told is None else told.to_dict()
 
 
 def _group_table(judge: verdict.Judge, contestants: list[Contestant]) -> dict[str, Any]:
     """group -> requests a run, and for each variant its figures, its longest wait, and the differences."""
-    base = contestants[0]
+    base, cell_metrics = contestants[0], metrics(GROUP_METRICS)
     table: dict[str, Any] = {}
     for group in base.seen[0].groups:
-        sizes = [int((seen.groups[group] & seen.rows).sum()) for seen in base.seen]
+        sizes = [int(seen.part(group).sum()) for seen in base.seen]
         table[group] = {"requests": float(np.mean(sizes)), "variants": {}}
         for one in contestants:
-            masks = [seen.groups[group] & seen.rows for seen in one.seen]
+            masks = [seen.part(group) for seen in one.seen]
             waits = [float(seen.waited_s[mask].max(initial=0.0)) for seen, mask in zip(one.seen, masks, strict=True)]
-            cells = {m.key: judge.told(m, base.seen, one.seen, group) for m in metrics(GROUP_METRICS)}
+            cells = {m.key: _plain(judge.told(m, base.seen, one.seen, group)) for m in cell_metrics}
             table[group]["variants"][one.name] = {"longest_wait_s": max(waits), "figures": cells}
     return table
 
 
 def _notes(
-    contestants: list[Contestant], chosen: Sequence[Metric], same: bool, runs: int, asked: int, others: list[Contestant]
+    contestants: list[Contestant], same: bool, runs: int, asked: int, others: list[Contestant]
 ) -> list[str]:
     notes = []
     if same and asked > 1:
@@ -198,19 +213,42 @@ def _notes(
         notes.append(f"one replication: differences are judged by {stats.BATCHES} batches of its requests")
     if any(loops(one.prepared.scenario) for one in contestants):
         notes.append(
-            "clients wait for answers here: pairing covers the workload only (lengths, think times), not when requests are sent"
+            "clients wait for answers here: pairing covers the workload only (lengths, think times), not when "
+            "requests are sent"
         )
     for one in contestants:
         verdicts = [seen.summary["stability"]["verdict"] for seen in one.seen]
         if bad := verdicts.count("overloaded"):
-            notes.append(f"{one.name} is overloaded in {bad} of {runs} runs: its latencies grow with the length of the run")
+            grow = "its latencies grow with the length of the run"
+            notes.append(f"{one.name} is overloaded in {bad} of {runs} runs: {grow}")
     idle = [one.name for one in others if _same_everywhere(contestants[0], one)]
     if idle:
         queued = max(_queued_share(seen) for seen in contestants[0].seen)
         why = "; there was no queue to reorder" if queued < 0.01 else ""
         notes.append(f"{', '.join(idle)}: every request had the same times as with {contestants[0].name}{why}")
-    if runs > 1 and (number := len(chosen) * len(others)) > 5:
-        notes.append(f"{number} verdicts at 95 %: expect {number * 0.05:.1f} of them by chance where nothing differs")
+    base = contestants[0]
+    if strangers := [one.name for one in others if not same_requests(base.seen[0], one.seen[0])]:
+        notes.append(
+            f"{', '.join(strangers)}: serves other requests than {base.name} (number or lengths): nothing is paired, "
+            f"and the difference is that of the traffic, too"
+        )
+    return notes
+
+
+def _chances(differences: dict[str, Any], groups: dict[str, Any], against: str) -> list[str]:
+    """How many verdicts stand in each table, and how many of them would be there by chance."""
+    figures = [cell for cells in differences.values() for cell in cells.values()]
+    parts = [
+        cell for its in groups.values() for name, one in its["variants"].items() if name != against
+        for cell in one["figures"].values()
+    ]  # fmt: skip
+    notes = []
+    for cells, where in ((figures, ""), (parts, " on groups of requests (all are in the JSON)")):
+        number = sum(cell is not None and cell["low"] is not None and cell["low"] < cell["high"] for cell in cells)
+        if number > 5:
+            notes.append(
+                f"{number} verdicts{where} at 95 %: expect {number * 0.05:.1f} of them by chance where nothing differs"
+            )
     return notes
 
 
@@ -223,7 +261,7 @@ def _same_everywhere(base: Contestant, other: Contestant) -> bool:
 
 
 def _queued_share(seen: Seen) -> float:
-    """Share of the time to first token that requests waited for slots, memory or budget: what an ordering could change."""
+    """Share of the TTFT that requests waited for slots, memory or budget: what an ordering could change."""
     waits, ttft = seen.summary["waiting_for"], seen.summary["ttft_s"]["mean"]
     queued = sum(waits[cause]["mean_s"] or 0.0 for cause in ("slots", "kv", "token_budget", "preempted"))
     return queued / ttft if ttft else 0.0

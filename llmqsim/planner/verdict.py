@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,78 +10,183 @@ from typing import Any
 import numpy as np
 
 from llmqsim.metrics import stats
+from llmqsim.metrics.differences import ENOUGH_BATCHES
+from llmqsim.planner import within
 from llmqsim.planner.figures import HIGHER, NEITHER, Metric, Seen
 
 MARGIN = 0.05
 """a relative difference that would not matter; a tenth of it, absolute, for shares"""
 SHARE_MARGIN = 0.1
+ENOUGH = 10
+"""replications from which on every figure has a verdict: what was not shown was smaller than `smallest_seen`"""
 BETTER, WORSE, HIGH, LOW = "better", "worse", "higher", "lower"
 SAME, UNCLEAR = "no difference shown", "not enough runs"
+GROWING = ("ttft_s", "e2e_s", "wait_s", "ntpot_s", "slowdown")
+"""series that hold the time in the queue"""
+MOST_TIMES = 1000
+"""a longer run than this is no advice"""
+
+
+@dataclass(frozen=True)
+class Told:
+    """One difference. base, value : means over runs. low, high : 95 %; None where nothing says how well it is known.
+
+    n : replications in which both have the figure, or batches. smallest_seen : the smallest difference that this
+    comparison would have called, as well as it is known (the wider half of the interval). settles : {"replications": n}
+    or {"requests": n}: about what it takes for a verdict where there is none; None where nothing helps.
+    """
+
+    base: float
+    value: float
+    difference: float
+    low: float | None
+    high: float | None
+    relative: float | None
+    n: int
+    method: str
+    verdict: str
+    smallest_seen: float | None
+    settles: dict[str, int] | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, by these names."""
+        return dict(self.__dict__)
 
 
 @dataclass(frozen=True)
 class Judge:
-    """Differences of figures over paired runs. segments : there is one run, so its batches stand for replications."""
+    """Differences of figures over paired runs.
+
+    segments : there is one run, so its batches stand for replications. replicable : more runs of other traffic are to
+    be had.
+    """
 
     margin: float = MARGIN
     segments: bool = False
+    replicable: bool = True
 
-    def told(self, metric: Metric, base: Sequence[Seen], other: Sequence[Seen], group: str | None) -> dict[str, Any] | None:
-        """base and other (means over runs), difference with low and high, relative difference, verdict.
+    def told(self, metric: Metric, base: Sequence[Seen], other: Sequence[Seen], group: str | None) -> Told | None:
+        """The difference of a figure, over the runs in which both have it; None where there is none.
 
-        group : a name of Seen.groups, None for all requests. None where a run has no such figure.
+        group : a name of Seen.groups, None for all requests.
         """
-        a, b = ([s.figure(metric, None if group is None else s.groups[group]) for s in seen] for seen in (base, other))
-        if None in a or None in b:
+        pairs = [(a.of(metric, group), b.of(metric, group)) for a, b in zip(base, other, strict=True)]
+        known = [(a, b) for a, b in pairs if a is not None and b is not None]
+        if not known:
             return None
-        found = self._interval(metric, a, b, base[0], other[0], group)
-        start = float(np.mean(a))
-        return {
-            "base": start,
-            "value": float(np.mean(b)),
-            "difference": found.mean,
-            "low": found.low,
-            "high": found.high,
-            "relative": found.mean / start if start else None,
-            "n": found.n,
-            "method": found.method,
-            "verdict": self.verdict(metric, found, start),
-        }
+        before, after = ([pair[i] for pair in known] for i in (0, 1))
+        found = self._interval(metric, before, after, base, other, group)
+        start = float(np.mean(before))
+        verdict = self.verdict(metric, found, start)
+        if self.segments and group is None and verdict == UNCLEAR:
+            verdict = _by_stability(metric, found.mean, base[0], other[0])
+        return Told(
+            base=start,
+            value=float(np.mean(after)),
+            difference=found.mean,
+            low=found.low,
+            high=found.high,
+            relative=found.mean / start if start else None,
+            n=found.n,
+            method=found.method,
+            verdict=verdict,
+            smallest_seen=smallest_seen(found),
+            settles=self._settles(metric, found, start, base) if verdict == UNCLEAR else None,
+        )
 
     def verdict(self, metric: Metric, found: stats.Interval, base: float) -> str:
-        """In words. An interval that holds 0 shows no difference only where it excludes any that would matter."""
-        allowed = SHARE_MARGIN * self.margin if metric.unit == "share" else self.margin * abs(base)
-        if found.low is None or found.high is None:
+        """In words. What did not settle is not judged. An interval that holds 0 shows no difference where it excludes
+        any that would matter, or where there are replications enough for `smallest_seen` to say it all."""
+        if found.low is None or found.high is None or not found.settled:
             return UNCLEAR
         if found.low <= 0 <= found.high:
-            return SAME if max(-found.low, found.high) <= allowed and found.settled else UNCLEAR
+            enough = found.method == "replications" and found.n >= ENOUGH
+            narrow = max(-found.low, found.high) <= self._allowed(metric, base)
+            return SAME if enough or narrow else UNCLEAR
         up = found.mean > 0
         if metric.better == NEITHER:
             return HIGH if up else LOW
         return BETTER if up == (metric.better == HIGHER) else WORSE
 
+    def _allowed(self, metric: Metric, base: float) -> float:
+        """A difference that would not matter."""
+        return SHARE_MARGIN * self.margin if metric.unit == "share" else self.margin * abs(base)
+
     def _interval(
-        self, metric: Metric, a: list, b: list, base: Seen, other: Seen, group: str | None
+        self, metric: Metric, a: list, b: list, base: Sequence[Seen], other: Sequence[Seen], group: str | None
     ) -> stats.Interval:
         if not self.segments:
-            return stats.paired(a, b)
-        return _within_one_run(metric, base, other, group) or stats.t_interval([b[0] - a[0]])
+            found = stats.paired(a, b)
+        else:
+            found = within.difference(metric, base[0], other[0], group) or stats.t_interval([b[0] - a[0]])
+        return _no_less(found, metric, base, other, group) if metric.key == "attainment" else found
+
+    def _settles(
+        self, metric: Metric, found: stats.Interval, start: float, base: Sequence[Seen]
+    ) -> dict[str, int] | None:
+        """About what it takes. The width of an interval falls with the root of what is behind it."""
+        allowed, runs = self._allowed(metric, start), len(base)
+        if not self.segments:
+            if found.low is None and runs > 1:  # few of the runs have the figure at all
+                return {"replications": math.ceil(ENOUGH * runs / found.n)}
+            times = 2.0 if found.low is None or not allowed else (reach(found) / allowed) ** 2
+            return {"replications": min(max(math.ceil(times * found.n), found.n + 1), ENOUGH)}
+        if self.replicable:
+            return {"replications": ENOUGH}
+        if found.low is None and found.method != "batches":
+            return None
+        if found.low is None:
+            times = max(2.0, ENOUGH_BATCHES / max(found.n, 1))
+        elif not found.settled or not allowed:
+            times = 2.0
+        else:
+            times = (reach(found) / allowed) ** 2
+        return None if times > MOST_TIMES else {"requests": _rounded_up(times * int(base[0].rows.sum()))}
 
 
-def _within_one_run(metric: Metric, base: Seen, other: Seen, group: str | None) -> stats.Interval | None:
-    """The difference with the spread of the same difference over batches of the same rows; None for whole-run figures."""
-    if not metric.of_requests:
+def _by_stability(metric: Metric, difference: float, base: Seen, other: Seen) -> str:
+    """Where one run is stable and the other overloaded, waits of the latter grow with its length: no batches tell by
+    how much, and it is worse all the same."""
+    if metric.key.partition(".")[0] not in GROWING:
+        return UNCLEAR
+    verdicts = tuple(seen.summary["stability"]["verdict"] for seen in (base, other))
+    if verdicts == ("stable", "overloaded") and difference > 0:
+        return WORSE
+    return BETTER if verdicts == ("overloaded", "stable") and difference < 0 else UNCLEAR
+
+
+def smallest_seen(found: stats.Interval) -> float | None:
+    """The wider half of an interval: a difference beyond it would have been called; None where there is no interval, or
+    where all runs are alike, which says nothing of how they might differ."""
+    if found.low is None or found.high is None or found.low == found.high:
         return None
-    part = np.ones(len(base.rows), dtype=bool) if group is None else base.groups[group]
-    rows = np.flatnonzero((base.rows | other.rows) & part)  # row order is the order in which they were due
-    if len(rows) < 5 * stats.BATCHES:
-        return None
+    return max(found.high - found.mean, found.mean - found.low)
 
-    def difference(chosen: np.ndarray) -> float:
-        mask = np.zeros(len(base.rows), dtype=bool)
-        mask[chosen] = True
-        one, two = base.figure(metric, mask), other.figure(metric, mask)
-        return np.nan if one is None or two is None else two - one
 
-    found = stats.sectioned([rows], difference)
-    return None if found.low is None or np.isnan(found.low) else found
+def reach(found: stats.Interval) -> float:
+    """How far the interval reaches from 0."""
+    return max(-found.low, found.high) if found.low is not None and found.high is not None else math.inf
+
+
+def _no_less(
+    found: stats.Interval, metric: Metric, base: Sequence[Seen], other: Sequence[Seen], group: str | None
+) -> stats.Interval:
+    """Attainment that is alike in every run, where the times are not: so many requests show no rarer difference."""
+    if found.low is None or found.low != found.high:
+        return found
+    total, alike = 0, True
+    for a, b in zip(base, other, strict=True):
+        one, two = a.counted(metric, group), b.counted(metric, group)
+        total += int(two.sum())
+        for series in ("ttft_s", "e2e_s"):
+            alike = alike and np.array_equal(a.values[series][one], b.values[series][two], equal_nan=True)
+    if alike or not total:
+        return found
+    half = stats.unseen(total)
+    return stats.Interval(found.mean, found.mean - half, found.mean + half, found.n, found.method)
+
+
+def _rounded_up(requests: float) -> int:
+    """To two digits: no more is known."""
+    unit = 10 ** max(math.floor(math.log10(requests)) - 1, 0)
+    return math.ceil(requests / unit) * unit

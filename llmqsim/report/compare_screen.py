@@ -12,25 +12,29 @@ SHOWN_GROUPS = (("class", "class"), ("tenant", "tenant"), ("length", "tokens, pr
 
 def compare_text(told: dict[str, Any]) -> str:
     """The table as text, without a trailing newline. told : what planner.compare returns."""
-    return "\n".join([*_head(told), "", *_figures(told), *_groups(told), *_closing(told)])
+    return "\n".join([*_head(told), "", *_figures(told), *_groups(told), *_times(told), *_closing(told)])
 
 
 def _head(told: dict[str, Any]) -> list[str]:
     runs = "one run" if told["replications"] == 1 else f"{told['replications']} paired runs"
     others = ", ".join(told["differences"])
-    said = f"{others} against {told['against']}; {runs} each, seed {told['seed']}; differences with 95 % intervals"
+    against = told["against"]
+    if "base" not in told["variants"] and any("takes no part" in note for note in told["notes"]):
+        against += f" (--variants base,{','.join(told['variants'])} compares with the scenario itself)"
+    said = f"{others} against {against}; {runs} each, seed {told['seed']}; differences with 95 % intervals"
     question = wrap(told["question"], WIDTH) if told["question"] else []
     return [*warnings(told["warnings"], WIDTH), *question, *wrap(said, WIDTH)]
 
 
 def _figures(told: dict[str, Any]) -> list[str]:
     wide = max(12, *(len(name) for name in told["variants"])) + 2
-    rows = [f"{'':<20}{'variant':<{wide}}{'value':>12}{'difference':>14}  {'95 % interval':<22}verdict"]
+    heads = f"{'value':>11}{'difference':>13}  {'95 % interval':<20}{'would see':>10}  verdict"
+    rows = [f"{'':<18}{'variant':<{wide}}{heads}"]
     for key, own in told["variants"][told["against"]]["figures"].items():
         kind = unit(key)
-        rows.append(f"{label(key):<20}{told['against']:<{wide}}{_value(own and own['mean'], kind):>12}")
+        rows.append(f"{label(key):<18}{told['against']:<{wide}}{_value(own and own['mean'], kind):>11}")
         for name, differences in told["differences"].items():
-            rows.append(f"{'':<20}{name:<{wide}}{_difference(differences[key], kind, told['variants'][name], key)}")
+            rows.append(f"{'':<18}{name:<{wide}}{_difference(differences[key], kind, told['variants'][name], key)}")
     return rows
 
 
@@ -38,22 +42,32 @@ def _difference(cell: dict[str, Any] | None, kind: str, variant: dict[str, Any],
     """Value, difference, interval and verdict of one variant."""
     if cell is None:
         own = variant["figures"][key]
-        return f"{_value(own and own['mean'], kind):>12}{NOTHING:>14}"
+        return f"{_value(own and own['mean'], kind):>11}{NOTHING:>13}"
     shown, interval = _change(cell, kind)
     note = "" if variant["stability"] != "overloaded" or kind != "s" else " (overloaded)"
-    return f"{_value(cell['value'], kind):>12}{shown:>14}  {interval:<22}{cell['verdict']}{note}"
+    least = _least(cell, kind)
+    return f"{_value(cell['value'], kind):>11}{shown:>13}  {interval:<20}{least:>10}  {cell['verdict']}{note}"
+
+
+def _scale(cell: dict[str, Any], kind: str) -> tuple[float, str]:
+    """Points for shares, per cent of the base where there is one."""
+    if kind == "share":
+        return 100.0, " points"
+    return (100.0 / abs(cell["base"]), " %") if cell["base"] else (1.0, "")
+
+
+def _least(cell: dict[str, Any], kind: str) -> str:
+    """The smallest difference that would have been seen."""
+    scale, suffix = _scale(cell, kind)
+    least = cell["smallest_seen"]
+    return NOTHING if least is None else f"{figures(least * scale)}{' pts' if kind == 'share' else suffix}"
 
 
 def _change(cell: dict[str, Any], kind: str) -> tuple[str, str]:
-    """The difference and its interval: points for shares, per cent of the base where there is one."""
-    if kind == "share":
-        scale, suffix = 100.0, " points"
-    elif cell["base"]:
-        scale, suffix = 100.0 / abs(cell["base"]), " %"
-    else:
-        scale, suffix = 1.0, ""
+    """The difference and its interval."""
+    scale, suffix = _scale(cell, kind)
     low, high = ("" if v is None else _signed(v * scale) for v in (cell["low"], cell["high"]))
-    return f"{_signed(cell['difference'] * scale)}{suffix}", f"[{low}, {high}]" if low else "one sample"
+    return f"{_signed(cell['difference'] * scale)}{suffix}", f"[{low}, {high}]" if low else "none"
 
 
 def _signed(value: float) -> str:
@@ -77,13 +91,13 @@ def _groups(told: dict[str, Any]) -> list[str]:
 
 
 def _group_rows(told: dict[str, Any], kind: str, title: str, names: list[str]) -> list[str]:
-    """Mean end-to-end time and longest wait of each group, for each variant."""
+    """Mean end-to-end time and longest wait of each group, for each variant; intervals are in the JSON."""
     first = max(14, *(len(n) - len(kind) for n in names)) + 1
     rows = [f"by {title}: mean E2E, its change, and the longest wait before the first step"]
     wide = max(12, *(len(name) for name in told["variants"])) + 2
     rows.append(
-        f"{'':<{first}}{'requests':>9}  {'variant':<{wide}}{'E2E mean':>10}{'difference':>12}  {'95 % interval':<22}"
-        f"{'longest wait':>12}  verdict"
+        f"{'':<{first}}{'requests':>9}  {'variant':<{wide}}{'E2E mean':>10}{'difference':>12}{'would see':>11}"
+        f"{'longest wait':>14}  verdict"
     )
     for name in names:
         group = told["groups"][name]
@@ -96,17 +110,55 @@ def _group_rows(told: dict[str, Any], kind: str, title: str, names: list[str]) -
 def _group_cell(cells: dict[str, Any], against: bool) -> str:
     cell, wait = cells["figures"]["e2e_s.mean"], duration(cells["longest_wait_s"])
     if cell is None:
-        return f"{NOTHING:>10}{'':>12}  {'':<22}{wait:>12}"
+        return f"{NOTHING:>10}{'':>12}{'':>11}{wait:>14}"
     if against:
-        return f"{duration(cell['base']):>10}{'':>12}  {'':<22}{wait:>12}"
-    shown, interval = _change(cell, "s")
-    return f"{duration(cell['value']):>10}{shown:>12}  {interval:<22}{wait:>12}  {cell['verdict']}"
+        return f"{duration(cell['base']):>10}{'':>12}{'':>11}{wait:>14}"
+    shown, _ = _change(cell, "s")
+    return f"{duration(cell['value']):>10}{shown:>12}{_least(cell, 's'):>11}{wait:>14}  {cell['verdict']}"
+
+
+def _times(told: dict[str, Any]) -> list[str]:
+    """One line a variant: in which tenths of the run its mean end-to-end time differs."""
+    names = [name for name in told["groups"] if name.startswith("time:")]
+    rows = []
+    for variant in told["differences"] if names else ():
+        cells = {name: told["groups"][name]["variants"][variant]["figures"]["e2e_s.mean"] for name in names}
+        judged = {name.split(":", 1)[1]: cell["verdict"] for name, cell in cells.items() if cell is not None}
+        parts = []
+        for word in dict.fromkeys(judged.values()):
+            where = [name.removesuffix(" %") for name, verdict in judged.items() if verdict == word]
+            listed = f" ({', '.join(where)} %)" if word in ("better", "worse") and len(where) < len(judged) else ""
+            parts.append(f"{word} in {len(where)}{listed}")
+        rows += wrap(f"{variant}: {'; '.join(parts)}", WIDTH)
+    return ["", "by when they were due, tenths of the requests: mean E2E", *rows] if rows else []
+
+
+def _settling(told: dict[str, Any]) -> list[str]:
+    """What would give a verdict on the figures that have none."""
+    ways: dict[str, list[str]] = {}
+    for differences in told["differences"].values():
+        for key, cell in differences.items():
+            if cell is not None and cell["verdict"] == "not enough runs":
+                ways.setdefault(_way(cell["settles"]), []).append(label(key))
+    return [
+        line for way, names in ways.items() for line in wrap(f"{way}: {', '.join(dict.fromkeys(names))}", WIDTH)
+    ]  # fmt: skip
+
+
+def _way(settles: dict[str, int] | None) -> str:
+    if settles is None:
+        return "no verdict from one run, and this traffic is one run"
+    if "replications" in settles:
+        return f"--replications {settles['replications']} may settle"
+    return f"a run of some {settles['requests']:,} requests may settle"
 
 
 def _closing(told: dict[str, Any]) -> list[str]:
     verdicts = "; ".join(f"{name} {own['stability']}" for name, own in told["variants"].items())
     engines = ", ".join(dict.fromkeys(own["engine"] for own in told["variants"].values()))
     lines = ["", *wrap(f"stable?  {verdicts} ({engines} engine)", WIDTH)]
+    lines += wrap("would see: a difference as large as this would have been called (half of the interval)", WIDTH)
+    lines += _settling(told)
     for note in told["notes"]:
         lines += wrap(f"note: {note}", WIDTH)
     return lines

@@ -65,10 +65,11 @@ def test_a_scenario_is_no_better_than_itself(here):
 def test_few_noisy_runs_are_not_enough():
     """Another seed is another traffic: nothing is shared, and three runs can't tell a small difference."""
     other = changed(from_mapping(QUEUE), {"workload.arrivals.rate": 8.05})
-    told = compare_scenarios({"a": from_mapping(QUEUE), "b": other}, 1, metrics(["e2e_s.p99", "preemptions"]))
+    told = compare_scenarios({"a": from_mapping(QUEUE), "b": other}, 1, metrics(["e2e_s.p99", "utilisation.mean_step_s"]))
     assert told["differences"]["b"]["e2e_s.p99"]["verdict"] in ("not enough runs", "worse")
-    assert told["differences"]["b"]["preemptions"]["verdict"] == "not enough runs"
-    assert told["differences"]["b"]["preemptions"]["low"] is None
+    step = told["differences"]["b"]["utilisation.mean_step_s"]
+    assert (step["verdict"], step["low"], step["smallest_seen"]) == ("not enough runs", None, None)
+    assert step["settles"] == {"replications": 10}
 
 
 def test_a_replayed_trace_is_one_run_judged_by_its_batches(here):
@@ -82,6 +83,61 @@ def test_a_replayed_trace_is_one_run_judged_by_its_batches(here):
     cell = told["differences"]["slow"]["e2e_s.mean"]
     assert (cell["method"], cell["verdict"]) == ("batches", "worse")
     assert "the same in every replication" in said.out
+
+
+def test_a_trace_of_other_requests_is_compared_unpaired(here):
+    """Another day of the same service, longer by 80 requests: nothing is paired, and a note says so."""
+    for name, rows, step in (("one", 400, 7), ("two", 480, 5)):
+        text = "".join(f"{0.2 * i},{100 + 10 * (i % step)},{5 + i % 3}\n" for i in range(rows))
+        (here / f"{name}.csv").write_text("arrival_s,prompt_tokens,output_tokens\n" + text)
+    (here / "r.yaml").write_text("workload: {trace: one.csv}\ncost: {model: constant, step: 10 ms}\n"
+                                 "variants: {other: {workload.trace: two.csv}}\n")  # fmt: skip
+    said = llmqsim("compare", "r.yaml", "--variants", "other", "--json", "o.json")
+    assert said.code == 0 and "serves other requests than base" in said.out
+    cell = strict_json(here / "o.json")["differences"]["other"]["e2e_s.mean"]
+    assert cell["method"] == "batches" and cell["verdict"] == "no difference shown"
+
+
+def test_the_smallest_difference_that_would_have_been_seen_is_told(here):
+    """Half of the interval: for ten replications t(9) = 2.262 times the standard error (any table of Student's t)."""
+    base, other = from_mapping(QUEUE), from_mapping(QUEUE | {"cost": {"model": "affine", "per_prefill_token": 1.01e-3}})
+    told = compare_scenarios({"a": base, "b": other}, 10, metrics(["e2e_s.mean", "e2e_s.p99"]))
+    steps = [prepare(other).run(0, r).summary()["e2e_s"]["mean"] - prepare(base).run(0, r).summary()["e2e_s"]["mean"] for r in range(10)]
+    cell = told["differences"]["b"]["e2e_s.mean"]
+    assert cell["smallest_seen"] == pytest.approx(2.262 * np.std(steps, ddof=1) / np.sqrt(10), rel=1e-3)
+    parts = [c for g in told["groups"].values() for c in g["variants"]["b"]["figures"].values()]
+    assert "not enough runs" not in {c["verdict"] for c in [*told["differences"]["b"].values(), *parts] if c}
+    assert sum(name.startswith("time:") for name in told["groups"]) == 10
+
+
+def test_an_overloaded_run_is_worse_whatever_its_batches_say(here):
+    """A stable queue and one at load 1.6: its waits grow with the run, so that batches never settle."""
+    told = compare_scenarios({"a": from_mapping(QUEUE), "b": at_load(from_mapping(QUEUE), 2.0)}, 1, metrics(["ttft"]))
+    assert [told["variants"][v]["stability"] for v in "ab"] == ["stable", "overloaded"]
+    assert {cell["verdict"] for cell in told["differences"]["b"].values()} == {"worse"}
+
+
+def test_variants_alone_say_that_the_scenario_takes_no_part(here):
+    said = llmqsim("compare", "s.yaml", "--variants", "slow,two", "--replications", 2, "--json", "o.json")
+    assert "two against slow (--variants base,slow,two compares with the scenario itself)" in " ".join(said.lines[:3])
+    assert "the scenario as it is takes no part" in strict_json(here / "o.json")["notes"][0]
+    assert "takes no part" not in llmqsim("compare", "s.yaml", "--variants", "base,slow,two", "--replications", 2).out
+
+
+def test_a_trace_too_short_for_a_figure_says_how_long_it_would_have_to_be(here):
+    """A Poisson-like trace near saturation: its P99 rests on a few spells."""
+    generator = np.random.default_rng(0)
+    times = np.cumsum(generator.exponential(0.11, 600))
+    lengths = generator.lognormal(4, 0.8, 600).astype(int) + 1
+    rows = "".join(f"{t:.6f},{n},2\n" for t, n in zip(times, lengths, strict=True))
+    (here / "n.csv").write_text("arrival_s,prompt_tokens,output_tokens\n" + rows)
+    (here / "n.yaml").write_text("workload: {trace: n.csv}\nengine: {max_num_seqs: 1}\n"
+                                 "cost: {model: affine, per_prefill_token: 1 ms}\n"
+                                 "variants: {slow: {cost.per_prefill_token: 1.001 ms}}\n")  # fmt: skip
+    said = llmqsim("compare", "n.yaml", "--variants", "slow", "--metric", "ttft_s.p99", "--json", "o.json")
+    cell = strict_json(here / "o.json")["differences"]["slow"]["ttft_s.p99"]
+    assert cell["verdict"] == "not enough runs" and cell["settles"]["requests"] >= 1200
+    assert f"a run of some {cell['settles']['requests']:,} requests may settle: TTFT p99" in said.out
 
 
 def test_a_closed_loop_says_what_pairing_covers(here):

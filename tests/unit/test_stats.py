@@ -34,6 +34,20 @@ def test_pairing_removes_what_both_share():
     assert got.mean == pytest.approx(1) and got.half < 1e-12
 
 
+def test_replications_without_a_difference_give_no_degree_of_freedom():
+    """Four of ten with one sign have it by chance in one of eight cases: 2 / 2^4."""
+    zero, one = np.zeros(10), np.array([1.0] * 4 + [0.0] * 6)
+    got = stats.paired(zero, one)
+    error = np.std(one, ddof=1) / math.sqrt(10)
+    assert got.low == pytest.approx(0.4 - scipy_stats.t.ppf(0.975, 3) * error) and got.low < 0
+    assert stats.t_interval(one).low > 0
+
+
+def test_what_nobody_showed_is_bounded_as_clopper_and_pearson_have_it():
+    for total in (1, 50, 1000):
+        assert stats.unseen(total) == pytest.approx(scipy_stats.binomtest(0, total).proportion_ci(0.95, "exact").high)
+
+
 def test_runs_without_a_miss_do_not_prove_that_there_are_none():
     got = stats.share_interval([200] * 5, [200] * 5)
     assert got.mean == 1.0 and got.high == 1.0

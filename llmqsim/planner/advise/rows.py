@@ -6,15 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from llmqsim.errors import UserError
 from llmqsim.metrics import stats
 from llmqsim.planner.advise.levers import Lever
 from llmqsim.planner.advise.marks import plain
 from llmqsim.planner.advise.trial import Bench, Trial, difference
 from llmqsim.planner.figures import HIGHER, Metric, Seen, length_edges, metrics
-from llmqsim.planner.verdict import BETTER, WORSE, Judge
+from llmqsim.planner.verdict import BETTER, WORSE, Judge, Told
 
 LOOKS = (1.1, 1.6)
 """times the load at which the SLO breaks: where levers show whether they let more traffic in, or much more"""
@@ -143,15 +141,15 @@ def measure(base: Trial, lever: Lever, trial: Trial) -> Row:
     runs = min(len(before), len(after))
     judge = Judge(segments=runs == 1)
     attainment = _attainment(base, trial, judge.told(ATTAINMENT, before[:runs], after[:runs], None))
-    worse = _worse(judge, before[:runs], after[:runs], edges)
+    worse = _worse(judge, before[:runs], after[:runs])
     enough = attainment["value"] >= base.facts.objectives[0].share
     return Row(lever, trial, attainment, _capacity(base, trial), worse, enough, plain(base.facts, lever.cures))
 
 
-def _attainment(base: Trial, trial: Trial, told: dict[str, Any] | None) -> dict[str, Any]:
+def _attainment(base: Trial, trial: Trial, told: Told | None) -> dict[str, Any]:
     """Of the objective with the least margin. Where there is one run, by batches, as compare has it (told)."""
     if base.alike and told is not None:
-        return {key: told[key] for key in ("base", "value", "difference", "low", "high", "verdict")}
+        return {key: getattr(told, key) for key in ("base", "value", "difference", "low", "high", "verdict")}
     found = difference(base, trial, base.margins(), trial.margins())
     asked = base.facts.objectives[0].share
     start = asked + sum(base.margins()) / len(base.margins())
@@ -172,31 +170,22 @@ def cell(found: stats.Interval, start: float, metric: Metric) -> dict[str, Any]:
     return {"base": start, "value": start + found.mean, **limits, "verdict": Judge().verdict(metric, found, start)}
 
 
-def _worse(
-    judge: Judge, before: Sequence[Seen], after: Sequence[Seen], edges: np.ndarray | None
-) -> list[dict[str, Any]]:
+def _worse(judge: Judge, before: Sequence[Seen], after: Sequence[Seen]) -> list[dict[str, Any]]:
     """Groups of requests (class, tenant, tenth by length) that pay, each with the figure that shows it best."""
     found = []
     for group in before[0].groups:
+        if group.startswith("time:"):  # a tenth of the run is nobody who pays
+            continue
         for metric in metrics(tuple(GROUP_FIGURES)):
             one = judge.told(metric, before, after, group)
-            if one is None or one["verdict"] != WORSE:
+            if one is None or one.verdict != WORSE:
                 continue
-            change = abs(one["difference"]) if metric.key == "attainment" else abs(one["relative"] or 0.0)
+            change = abs(one.difference) if metric.key == "attainment" else abs(one.relative or 0.0)
             if change >= GROUP_FIGURES[metric.key]:
-                limits = {name: one[name] for name in ("base", "value", "low", "high")}
-                found.append({"group": _name(group, edges), "figure": metric.key, **limits})
+                limits = {name: getattr(one, name) for name in ("base", "value", "low", "high")}
+                found.append({"group": group, "figure": metric.key, **limits})
                 break
     return found
-
-
-def _name(group: str, edges: np.ndarray | None) -> str:
-    """A length group by its range: "length:1-240"."""
-    kind, _, number = group.partition(":")
-    if kind != "length" or edges is None:
-        return group
-    place, ends = int(number), [0, *(int(end) for end in edges)]
-    return f"length:{ends[place] + 1}-{ends[place + 1]}" if place < len(edges) else f"length:{ends[-1] + 1} and more"
 
 
 def table(bench: Bench, base: Trial, levers: Sequence[Lever]) -> tuple[list[Row], list[Dropped]]:
