@@ -156,9 +156,9 @@ def _by_stability(metric: Metric, difference: float, base: Seen, other: Seen) ->
 
 
 def smallest_seen(found: stats.Interval) -> float | None:
-    """The wider half of an interval: a difference beyond it would have been called; None where there is no interval, or
-    where all runs are alike, which says nothing of how they might differ."""
-    if found.low is None or found.high is None or found.low == found.high:
+    """The wider half of an interval: a difference beyond it would have been called; None where there is no interval, or none to
+    be trusted, or where all runs are alike, which says nothing of how they might differ."""
+    if found.low is None or found.high is None or found.low == found.high or not found.settled:
         return None
     return max(found.high - found.mean, found.mean - found.low)
 
