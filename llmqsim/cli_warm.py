@@ -22,7 +22,9 @@ def _warm(arguments: argparse.Namespace) -> int:
     from llmqsim.warm import warm
 
     def say(number: int, count: int, what: str) -> None:
-        print(f"llmqsim: {number} of {count}: {terminal.plain(what)} ...", file=sys.stderr, flush=True)
+        """Where nobody watches, the lines of what is done are enough."""
+        if sys.stderr.isatty():
+            print(f"llmqsim: {number} of {count}: {terminal.plain(what)} ...", file=sys.stderr, flush=True)
 
     jit.without_linear_algebra()
     total = 0.0

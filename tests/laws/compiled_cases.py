@@ -307,8 +307,8 @@ def _differences(compared: Compared, keep_steps: bool) -> list[str]:
         end = compiled.run(compared.until_ns)
     except NotCompiled:
         assert servers.options.enable_prefix_caching and sum(r.usage.preemptions for r in specification.replicas)
-        outcome, reason = INDEX["outcome"], INDEX["reason"]
-        given[[outcome, reason]] = fast.data[[outcome, reason]]  # refused at the door, by both engines alike
+        door = [INDEX[name] for name in ("outcome", "reason", "max_tokens")]
+        given[door] = fast.data[door]  # refused or cut at the door, by both engines alike
         return ["fell back"] if (fast.data == given).all() else ["fell back, and left the table changed"]
     told = [c.name for c in COLUMNS if (slow.data[INDEX[c.name]] != fast.data[INDEX[c.name]]).any()]
     if end != specified_end:

@@ -13,6 +13,8 @@ import pytest
 from llmqsim import from_mapping, simulate
 
 POINTS = 20
+REQUESTS = 2500
+"""enough to tell a load of 70 % from overload"""
 AMPLE, SMALLEST = 1.25, 0.2
 
 
@@ -22,7 +24,7 @@ def servers(arrivals: dict, blocks: int, seed: int) -> dict:
         from_mapping(
             {
                 "workload": {
-                    "requests": 1200,
+                    "requests": REQUESTS,
                     "arrivals": arrivals,
                     "lengths": {
                         "prompt": {"lognormal": {"mean": 512, "cv": 0.5}, "max": 2000},
@@ -59,7 +61,7 @@ def point(index: int, seed: int) -> tuple[float, int, str]:
     blocks = int(need * AMPLE * (SMALLEST / AMPLE) ** (index / (POINTS - 1)))
     summary = servers({"process": "poisson", "rate": rate}, blocks, seed)
     counts = summary["requests"]
-    assert counts["arrived"] == counts["completed"] + counts["rejected"] + counts["unfinished"] == 1200
+    assert counts["arrived"] == counts["completed"] + counts["rejected"] + counts["unfinished"] == REQUESTS
     return summary["ttft_s"]["p99"], summary["preemptions"], summary["stability"]["verdict"]
 
 

@@ -83,7 +83,8 @@ def test_a_scenario_with_pools_is_sized_by_both_counts(tmp_path, monkeypatch, ca
     assert main(["size", "p.yaml", "--no-headroom", "--save", "out.yaml"]) == 0
     said = capsys.readouterr().out
     pools = yaml.safe_load((tmp_path / "out.yaml").read_text())["pools"]
-    assert f"{pools['prefill']['replicas']}P{pools['decode']['replicas']}D" in said.splitlines()[0]
+    fleet = f"{pools['prefill']['replicas']}P{pools['decode']['replicas']}D"
+    assert [line for line in said.splitlines() if line.startswith("split ") and f" {fleet}: " in line]
     told = size(Question(path="p.yaml", effort=Effort(headroom=False)))
     assert told["replicas"] == told["gpus"] == sum(pool["replicas"] for pool in pools.values()) and told["verdict"] == "feasible"
 
