@@ -6,6 +6,7 @@ Four replicas at 70 % of capacity, prompts about 512, answers about 256. The poo
 
 from __future__ import annotations
 
+import itertools
 from functools import cache
 
 import pytest
@@ -69,7 +70,7 @@ def check(found: list[tuple[float, int, str]]) -> None:
     """The plateau, the cliff, and what lies below it."""
     tails, preemptions, verdicts = zip(*found, strict=True)
     # seed noise moves a tail by a few per cent, never by more
-    assert all(later >= 0.9 * earlier for earlier, later in zip(tails, tails[1:], strict=False))
+    assert all(later >= 0.9 * earlier for earlier, later in itertools.pairwise(tails))
     assert preemptions[0] == preemptions[1] == 0
     first = next(i for i, tail in enumerate(tails) if tail > 2 * tails[0])
     assert preemptions[first] > 0
@@ -83,7 +84,7 @@ def test_s04_nothing_nothing_cliff(seed):
     check(found)
     tails, preemptions, _ = zip(*found, strict=True)
     # one step of the sweep is 9.2 % of the pool; somewhere it doubles the tail at least
-    assert max(later / earlier for earlier, later in zip(tails, tails[1:], strict=False)) >= 2
+    assert max(later / earlier for earlier, later in itertools.pairwise(tails)) >= 2
     # preemptions rise from nothing and level off: the last third of the sweep is within a quarter of its mean
     last = preemptions[-POINTS // 3 :]
     assert max(last) - min(last) <= 0.5 * sum(last) / len(last)
