@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from typing import Any
 
 from llmqsim.errors import UserError
@@ -12,11 +10,13 @@ from llmqsim.planner.advise.facts import Place
 from llmqsim.planner.advise.stack import Stack, judged
 from llmqsim.planner.advise.trial import Trial
 from llmqsim.planner.attain import KEPT, Attained
+from llmqsim.planner.bracket import smallest
 from llmqsim.planner.size import Effort, Search, share_text
 from llmqsim.planner.split import with_pools
 from llmqsim.planner.vary import with_replicas
 
-MOST_REPLICAS = 256
+MOST_REPLICAS, MOST_TIMES = 256, 8
+"""replicas that are tried, and how many times as many as the load asks for"""
 MOST_STEPS = 32
 """single replicas that are added to pools, one after the other, before the search gives up"""
 EFFORT = Effort(search=3, judge=10, most_replicas=MOST_REPLICAS, headroom=False)
@@ -111,7 +111,10 @@ def spared(base: Trial, stack: Stack) -> dict[str, Any] | None:
 
 
 def _gpus(trial: Trial) -> list[float] | None:
-    """The fewest GPUs with which each replication keeps the SLO; None where MOST_REPLICAS are not enough."""
+    """The fewest GPUs with which each replication keeps the SLO; None where MOST_TIMES as many as expected are not enough.
+
+    Some things no GPU mends, such as a cap of the clients.
+    """
     (place,) = trial.facts.places
     runs = trial.replications
     seen: dict[int, list[float]] = {}
@@ -123,17 +126,7 @@ def _gpus(trial: Trial) -> list[float] | None:
 
     guess = trial.crossings
     start = place.replicas / max(sum(guess) / len(guess), place.replicas / MOST_REPLICAS)
-    fewest = [_fewest(lambda n, r=r: margins(n)[r] >= 0, max(1, round(start))) for r in range(runs)]
+    expected = max(1, round(start))
+    most = min(MOST_REPLICAS, MOST_TIMES * expected)
+    fewest = [smallest(lambda n, r=r: margins(n)[r] >= 0, expected, 1, most) for r in range(runs)]
     return None if None in fewest else [float(n * place.gpus_each) for n in fewest]
-
-
-def _fewest(kept: Callable[[int], bool], start: int) -> int | None:
-    """The smallest number that is kept, by single steps from a guess; None above MOST_REPLICAS."""
-    number = start
-    while not kept(number):
-        number += max(1, math.ceil(0.02 * number))
-        if number > MOST_REPLICAS:
-            return None
-    while number > 1 and kept(number - 1):
-        number -= 1
-    return number
