@@ -21,8 +21,11 @@ FOREIGN: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("tensor-parallel-size", "tensor-parallel", "tp-size"), ("--tp N", "tensor_parallel_size=N")),
     **dict.fromkeys(("pipeline-parallel-size", "pp", "pp-size"), ("", "pipeline_parallel_size=N")),
     **dict.fromkeys(("data-parallel-size", "dp", "replicas", "num-replicas"), ("", "replicas=N")),
-    **dict.fromkeys(("goodput",), ("--slo TEXT", "slo=TEXT")),
-    **dict.fromkeys(("dataset", "dataset-path", "trace-file"), ("--trace FILE", "workload.trace.file=FILE")),
+    **dict.fromkeys(("goodput", "slo"), ("--slo TEXT", "slo=TEXT")),
+    **{name: (f"--{name} T", f"slo.{name}=T") for name in ("ttft", "tpot", "e2e")},
+    **dict.fromkeys(("dataset", "dataset-path", "trace-file", "trace"), ("--trace FILE", "workload.trace.file=FILE")),
+    "time-unit": ("--time-unit U", "workload.trace.time_unit=U"),
+    **dict.fromkeys(("output", "out", "output-file"), ("--json OUT", "")),
     **dict.fromkeys(("dtype", "kv-dtype"), ("", "engine.kv_cache_dtype=fp8")),
 }  # fmt: skip
 """what other tools call it -> our option, where the command has it, and the key that `--set` takes"""
@@ -76,8 +79,8 @@ def _meant(parser: Parser, option: str) -> str:
         return f"; here it is {ours}"
     if key and "--set" in known:
         return f"; here it is --set {_quoted(key)}"
-    if near := did_you_mean(option, known):
-        return near
+    if near := did_you_mean(name, [one.lstrip("-") for one in known]):
+        return near.replace("'", "'--", 1)
     if "--set" in known and (path := _engine_key(name)):
         return f"; here it is --set {path}=VALUE"
     return f"; `{parser.prog} --help` lists its options"

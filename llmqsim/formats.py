@@ -14,7 +14,7 @@ HEAD = 1 << 16
 TO_TRACE = "write one row a request with arrival_s, prompt_tokens, output_tokens"
 NO_REQUESTS = f"it has no single requests in it; log them, and {TO_TRACE}"
 TEXTS = f"it holds texts: count their tokens with the model's tokenizer, and {TO_TRACE}"
-VALIDATE = "compare it with a simulated run by `llmqsim validate FILE --server SERVER.yaml` (docs/validate.md)"
+VALIDATE = "compare it with a simulation by `llmqsim validate FILE --server SERVER.yaml --out DIR` (docs/validate.md)"
 
 
 @dataclass(frozen=True)
@@ -137,6 +137,7 @@ SEPARATORS = {
     "\t": "tabs; separate columns by commas, as `tr '\\t' ',' < FILE > FILE.csv` does",
     ";": "semicolons; separate columns by commas, and write decimals with a point",
     "|": "bars; separate columns by commas",
+    " ": "spaces; separate columns by commas",
 }
 CALLED: dict[str, str] = {
     "arrival_s": "arrival_ms arrival_us arrival_ns arrival_time arrival_timestamp arrived_at arrival timestamp time "
@@ -181,10 +182,11 @@ def of_columns(names: Iterable[str]) -> Format | None:
 
 
 def separator(line: str) -> str | None:
-    """What separates the columns of a header, where it is not the comma."""
+    """What separates the columns of a header, where it is not the comma. Names may hold spaces, so these come last."""
     if "," in line:
         return None
-    return max((sign for sign in SEPARATORS if sign in line), key=line.count, default=None)
+    found = [sign for sign in SEPARATORS if sign in line.strip()]
+    return max(found, key=lambda sign: (sign != " ", line.count(sign)), default=None)
 
 
 def fields(line: str, sign: str = ",") -> list[str]:
@@ -207,7 +209,8 @@ def refuse_foreign(path: object, text: str, what: str, ours: Iterable[Sequence[s
     parts = []
     if not own and (found := recognise(text)) is not None:
         parts.append(f"is {found.name}" + (f"; {found.advice}" if advise and found.advice else ""))
-    if sign is not None and (own or parts or len(names) > 1) and line.lstrip()[:1] not in ("{", "[", "<", "#"):
+    columns = own or sign != " " and (parts or len(names) > 1)  # words with spaces between may be any text
+    if sign is not None and columns and line.lstrip()[:1] not in ("{", "[", "<", "#"):
         parts.append(f"{'its' if parts else 'the'} columns are separated by {SEPARATORS[sign]}")
     if parts:
         place = path if parts[0].startswith("is ") else f"{path}:1"

@@ -25,7 +25,7 @@ SPARSE_S = 20.0
 """Mean gap from which seconds are doubted: three requests a minute leave every server idle, while 20 ms is an ordinary
 gap of a service that somebody sizes."""
 ORDINARY_S = 1.0
-"""Whole numbers with a mean gap from here to SPARSE_S may be seconds or milliseconds alike: the reader is told."""
+"""Numbers with a mean gap from here to SPARSE_S may be seconds or milliseconds alike: the reader is told."""
 LATEST_S = 4e9
 """the year 2096, the last that the clock of a run holds"""
 
@@ -98,12 +98,22 @@ class Clock:
         own = self._unit()
         if known[0] / PER_SECOND[own] >= EPOCH_S:
             return [f"time stamps of the trace are Unix times in {WORDS[own]}: they count from its first request"]
-        whole = bool(np.all(known == np.floor(known)))
-        if self.unit == AUTO and own == "s" and whole and len(known) > 2 and _gap(known) >= ORDINARY_S:
+        if (epoch := epoch_unit(float(known[0]))) is not None:
+            told = f"the trace's first stamp, {_plain(known[0])}, is read as {WORDS[own]} since the start"
+            return [f"{told}; as Unix time in {WORDS[epoch]} it is {_date(known[0], epoch)}"]
+        if self.unit == AUTO and own == "s" and len(known) > 2 and _gap(known) >= ORDINARY_S:
             rate = 1 / _gap(known)
-            told = f"time stamps of the trace are whole numbers, read as seconds ({rate:.3g} req/s)"
+            told = f"time stamps of the trace are read as seconds ({rate:.3g} req/s)"
             return [f"{told}; if they are milliseconds, {self._set('ms')}"]
         return []
+
+    def refuse_stated(self, held: str = "time stamps with a date") -> None:
+        """Raise DataError where a unit is stated for what the column holds, which needs none."""
+        if self.unit != AUTO:
+            raise DataError(
+                f"{self.path}: {self.column}: holds {held}, whose unit needs no stating; remove "
+                f"{self.option}: {self.unit}"
+            )
 
     def _unit(self) -> str:
         """The unit that was stated, or seconds. arrival_s may be stated to hold another; no other name may."""

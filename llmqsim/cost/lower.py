@@ -13,6 +13,7 @@ from llmqsim.cost.host import eager_floor_s, large_step_factor, mixed_step_s, sa
 from llmqsim.cost.layer import Layer
 from llmqsim.cost.store import Store
 from llmqsim.cost.tabled import tabled
+from llmqsim.hardware.data import read_preset
 from llmqsim.hardware.gpu import Gpu
 from llmqsim.hardware.model import Model
 from llmqsim.options import EngineOptions, HostCost
@@ -54,7 +55,7 @@ class StepCost:
 
     @property
     def error(self) -> float | None:
-        """Relative error of step times that the fits state: the largest P90 of a kernel family; None: they state none."""
+        """Relative error of step times that the fits state, the largest P90 of a kernel family; None: none is stated."""
         told = [error["p90_percent"] / 100 for error in self.errors.values() if "p90_percent" in error]
         return max(told, default=None)
 
@@ -132,14 +133,23 @@ def lower(
     measured = layer.kernels.measured
     notes = _unfitted(model, options)
     first, *rest = layer.kernels.provenance
+    first = _timed_under(first, gpu, measured.engines())
     found = {family: error for family, error in measured.errors().items() if "median_percent" in error}
     error = (error_sentence(found),) if found else ()
     provenance = (first, *error, *rest, *measured.notes(), *notes)
     stages = options.pipeline_parallel_size
     errors = measured.errors()
+    engines = measured.engines()
     return StepCost(
-        arena, params, provenance, layer.kernels.box, notes, stages, errors, store, CACHED_READ_PERCENT, measured.engines()
+        arena, params, provenance, layer.kernels.box, notes, stages, errors, store, CACHED_READ_PERCENT, engines
     )
+
+
+def _timed_under(note: str, gpu: Gpu, engines: tuple[tuple[str, str], ...]) -> str:
+    """The provenance's first sentence, with the releases whose kernels were taken in place of the constants' own."""
+    stated = read_preset(f"coefficients/{gpu.coefficients}.yaml")["backend"]
+    taken = " and ".join(f"{backend} {version}" for backend, version in engines)
+    return note.replace(f", {stated},", f", {taken},") if taken else note
 
 
 def layer_of(model: Model, gpu: Gpu, tp: int, options: EngineOptions, store: Store | None = None) -> Layer:

@@ -58,7 +58,8 @@ def model_from_config(config: Mapping[str, Any] | str | Path) -> Model:
         return from_mapping(config, name=_name(config, "model"), source="the given mapping")
     path = Path(config)
     content = _read(path)
-    name = _name(content, path.parent.name or path.stem)
+    folder = path.parent.name if path.stem == "config" else ""  # the name that tells models apart
+    name = _name(content, folder or path.stem)
     return from_mapping(content, name=name, source=str(path), place=f"{path}: ")
 
 

@@ -40,7 +40,7 @@ def _figures(entry: Mapping[str, Any], output: float | None) -> Iterator[str]:
     ttft, tpot, e2e = (_mean(entry, f"{metric}_ms") for metric in ("ttft", "tpot", "e2e"))
     if ttft is not None and e2e is not None and ttft > 1.01 * e2e:
         yield f"ttft_ms: its mean, {ttft:g}, is above that of e2e_ms, {e2e:g}: are they in the same unit?"
-    if None not in (ttft, tpot, e2e, output) and output >= 2:
+    if ttft and tpot and e2e and output is not None and output >= 2:  # 0: not measured
         told = ttft + (output - 1) * tpot
         if not told / FAR < e2e < told * FAR:
             yield f"e2e_ms: {e2e:g} is far from ttft + (tokens - 1) x tpot, {told:g} ms: are they in the same unit?"

@@ -86,6 +86,8 @@ def read_trace(
     format = _format(header, format)
     names = _columns(header, format, path)
     times = Times(names[0], format == "azure", Clock(time_unit, names[0], str(path)), need_times)
+    if times.dated:
+        times.clock.refuse_stated()
     rows = _fast(text, header, names, times) or checked_rows(text, header, names, times, str(path))
     if not len(rows.prompt) or len(line) + 1 >= len(text):
         raise DataError(f"{path}: has a header and no rows; {WHAT} was expected")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from llmqsim.errors import DataError
-from llmqsim.stamps import AUTO, Clock
+from llmqsim.stamps import Clock
 from llmqsim.units import NS_PER_S
 from llmqsim.workload.arrivals import MAX_TIME_S
 from llmqsim.workload.lengths import MAX_TOKENS
@@ -103,11 +103,7 @@ def _times(texts: list[str], times: Times) -> tuple[np.ndarray, bool, tuple[str,
     if np.isnan(numbers).any() and any(texts) and not np.isfinite(numbers).any():
         dated = timestamps_s(texts)
         if np.isfinite(dated).any():  # a column of dates: those that can't be read are faults among them
-            if times.clock.unit != AUTO:
-                raise DataError(
-                    f"{times.clock.path}: {times.column}: holds time stamps such as '{_short(texts[0])}', whose unit "
-                    f"needs no stating; remove {times.clock.option}: {times.clock.unit}"
-                )
+            times.clock.refuse_stated(f"time stamps such as '{_short(texts[0])}'")
             return dated, True, (DATED.format(times.column),)
     return times.seconds(numbers), False, times.notes(numbers)
 

@@ -64,6 +64,16 @@ def test_a_relative_is_named():
     assert any("no 8-bit KV timings" in note for note in load_kernels(gpu("a100-sxm-80gb"), 1).provenance)
 
 
+def test_the_releases_whose_kernels_are_taken_are_named():
+    """SGLang's kernels were timed on H100 under its own 0.5.10; for a preset of vLLM the constants' own release is used."""
+    for engine, said in (("sglang-0.5", "H100-SXM-80GB, sglang 0.5.10, bfloat16"), ("vllm-0.19", ", vllm 0.19.0, ")):
+        card, network = gpu("h100-sxm"), model("llama-3.1-8b")
+        options, host, _ = engine_options(engine, card, network, 1, {})
+        cost = lower.lower(network, card, 1, options, host, 4096)
+        assert said in cost.provenance[0]
+        assert all(f"{backend} {version}" in cost.provenance[0] for backend, version in cost.kernels_of)
+
+
 def test_decoding_is_bound_by_memory_and_prefill_by_arithmetic():
     h100, a100, small = (lowered("llama-2-7b", card) for card in ("h100-sxm", "a100-sxm-80gb", "a100-sxm-40gb"))
     assert 1.4 < decode_ms(a100, 8, 500) / decode_ms(h100, 8, 500) < 2.2

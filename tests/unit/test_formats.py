@@ -52,6 +52,7 @@ FOREIGN = {
     "version https://git-lfs.github.com/spec/v1\noid sha256:0\n": ("git-lfs", "git lfs pull"),
     HEAD.replace(",", "\t") + "0\t1\t1\n": ("tabs", "separate columns by commas"),
     HEAD.replace(",", ";") + "0,5;1;1\n": ("semicolons", "separate columns by commas"),
+    HEAD.replace(",", " ") + "0 1 1\n": ("spaces", "separate columns by commas"),
     BURSTGPT.replace(",", "\t"): ("BurstGPT", "tabs"),
 }
 
@@ -150,9 +151,30 @@ def test_what_may_be_seconds_or_milliseconds_alike_is_told(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text(HEAD + "0,1,1\n3,1,1\n9,1,1\n")
     (note,) = read_trace(path).notes
-    assert "whole numbers, read as seconds (0.222 req/s)" in note and "time_unit: ms" in note
+    assert "read as seconds (0.222 req/s)" in note and "time_unit: ms" in note
     path.write_text(HEAD + "0,1,1\n3.5,1,1\n9,1,1\n")
+    assert read_trace(path).notes == (note,)
+    assert read_trace(path, time_unit="s").notes == ()
+    path.write_text(HEAD + "0,1,1\n0.5,1,1\n1.9,1,1\n")
     assert read_trace(path).notes == ()
+
+
+def test_a_stated_unit_in_which_the_stamps_are_no_unix_times_is_told(tmp_path):
+    """1,700,000,000 is 19.7 days in milliseconds, and 14 November 2023 as Unix seconds."""
+    path = tmp_path / "t.csv"
+    path.write_text("arrival_ms,prompt_tokens,output_tokens\n1700000000,1,1\n1700000009,1,1\n")
+    trace = read_trace(path)
+    assert trace.arrival_s.tolist() == [1_700_000, 1_700_000.009]
+    (note,) = trace.notes
+    assert "1700000000, is read as milliseconds" in note and "Unix time in seconds it is 2023-11-14 22:13:20" in note
+
+
+def test_a_unit_of_azures_time_stamps_is_refused(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.5,1,1\n")
+    assert len(read_trace(path)) == 1
+    with pytest.raises(DataError, match="TIMESTAMP: holds time stamps with a date.*remove workload.trace.time_unit: ms"):
+        read_trace(path, time_unit="ms")
 
 
 def test_dates_in_arrival_s_are_read_and_never_called_empty(tmp_path):

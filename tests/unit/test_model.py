@@ -215,6 +215,12 @@ def test_a_file_is_as_good_as_a_mapping(tmp_path):
     assert model_from_config(path).parameters == model_from_config(QWEN).parameters
 
 
+def test_a_model_is_called_as_its_file_or_as_the_folder_of_its_config_json(tmp_path):
+    for name, called in (("config.json", tmp_path.name), ("my-model.json", "my-model")):
+        (tmp_path / name).write_text(json.dumps({key: QWEN[key] for key in QWEN if key != "_name_or_path"}))
+        assert model_from_config(tmp_path / name).name == called
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

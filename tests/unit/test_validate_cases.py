@@ -123,6 +123,13 @@ def test_figures_in_contradictory_units_are_named_and_the_other_entries_run(tmp_
     assert isinstance(run, Run) and run.entries == (0,)
 
 
+def test_latencies_that_were_not_measured_contradict_nothing(tmp_path):
+    """Tools write 0 for TTFT and TPOT of answers that were not streamed; E2E is then what it is."""
+    entry = {"ttft_ms": {"mean": 0.0}, "tpot_ms": {"mean": 0.0}, "e2e_ms": {"mean": 1500.0}}
+    (run,) = plan(read_cases(write(tmp_path, cases=[case(measured=[{"stage": "all", **entry}])]))[0])
+    assert isinstance(run, Run)
+
+
 def test_a_bad_case_keeps_its_rows_and_the_others_run(tmp_path, capsys):
     wrong = case("bad", config={**CONFIG, "max_num_seqs": -3})
     path = write(tmp_path, cases=[case("worse", config=None), case("good"), wrong])
