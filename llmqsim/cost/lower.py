@@ -55,7 +55,7 @@ class StepCost:
 
     @property
     def error(self) -> float | None:
-        """Relative error of step times that the fits state, the largest P90 of a kernel family; None: none is stated."""
+        """Relative error of step times that the fits state: the largest P90 of a kernel family; None: none stated."""
         told = [error["p90_percent"] / 100 for error in self.errors.values() if "p90_percent" in error]
         return max(told, default=None)
 

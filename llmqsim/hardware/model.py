@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from llmqsim.errors import ScenarioError
 from llmqsim.hardware import weights
 from llmqsim.hardware.data import find, read_preset
 from llmqsim.hardware.hf_unmodelled import FAMILY, TOWER, Unmodelled
@@ -215,6 +216,8 @@ def model(name: str) -> Model:
     from llmqsim.hardware.hf_config import from_mapping
 
     entries = read_preset("models.yaml")["models"]
+    if name.lower().endswith(".json"):
+        raise ScenarioError(f"model: is the name of a file and of no preset (got '{name}'); write {{config: {name}}}")
     key = find("model", name, entries)
     entry = entries[key]
     made = from_mapping(entry["config"], name=key, source=entry["source"])

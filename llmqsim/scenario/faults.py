@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from pydantic import BaseModel
@@ -10,6 +11,7 @@ from llmqsim.errors import did_you_mean
 from llmqsim.scenario import shape
 from llmqsim.scenario.kinds import KIND, NO_KIND
 from llmqsim.scenario.schema import ScenarioSpec
+from llmqsim.scenario.slo_text import AMBIGUOUS, NOT_ONE_THING
 
 LONGEST_SHOWN = 60
 SHORT_NAMES = {
@@ -91,6 +93,8 @@ def _unknown_key(path: shape.Path, value: Any, owner: type[BaseModel]) -> str:
     if told:
         return f"{told} (got {show(value)}); it takes: {', '.join(known)}"
     start = f"unknown key (got {show(value)})"
+    if path[-2:-1] == ("slo",) and re.sub(r"_p\d+$", "", key) in AMBIGUOUS:
+        return f"{start}; {NOT_ONE_THING}: for the mean write tpot; gaps are no target here"
     sought = key.replace("-", "_").rsplit(".", 1)[-1]
     near = did_you_mean(sought, known)
     elsewhere = [".".join(p) for p in shape.all_paths() if p[-1] == SHORT_NAMES.get(sought, sought) and p != path]

@@ -48,6 +48,7 @@ ELSEWHERE = {
 """names that would be read wrong"""
 AMBIGUOUS = ("itl", "inter_token_latency")
 """names that are a request's mean in some tools and each gap between chunks in others"""
+NOT_ONE_THING = "vLLM's is each gap between chunks, Dynamo's, AIPerf's and GuideLLM's a request's mean"
 LEAST_MS, MOST_S = 1.0, 60.0
 """a bare TTFT or TPOT below the one, in milliseconds, or above the other, in seconds, was meant in another unit"""
 
@@ -107,8 +108,7 @@ def _target(match: re.Match, tool: str | None) -> tuple[str, float]:
     if tool is None and name in AMBIGUOUS:
         said = f"{match['value']} {match['unit'] or match['suffix'] or 'ms'}"
         raise SloError(
-            f"'{match['name']}' is not one thing: vLLM's is each gap between chunks, Dynamo's, AIPerf's and GuideLLM's "
-            + "a request's mean",
+            f"'{match['name']}' is not one thing: {NOT_ONE_THING}",
             f"for the mean write 'tpot < {said}', or the tool's name first, 'dynamo itl:20'; gaps are no target here",
         )
     if name not in NAMES:

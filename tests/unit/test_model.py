@@ -207,6 +207,8 @@ def test_aliases_and_unknown_models():
     assert model("meta-llama/Llama-3.1-8B-Instruct") == model("LLAMA-3.1-8B")
     with pytest.raises(ScenarioError, match="did you mean 'llama-2-7b'"):
         model("lama-2-7b")
+    with pytest.raises(ScenarioError, match="model: is the name of a file .*'my/config.json'.; write {config: my/config.json}"):
+        model("my/config.json")
 
 
 def test_a_file_is_as_good_as_a_mapping(tmp_path):

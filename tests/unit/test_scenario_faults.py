@@ -107,6 +107,8 @@ VALUES = {
     "slo.attainment=1": "slo.attainment: must be above 0 and below 1 (got 1); write a share such as 0.95; no finite run can "
     "show 100 %",
     "slo.attainment=95%": "slo.attainment: must be a number (got '95%')",
+    "slo.itl_p99=50 ms": "slo.itl_p99: unknown key (got '50 ms'); vLLM's is each gap between chunks, Dynamo's, AIPerf's and "
+    "GuideLLM's a request's mean: for the mean write tpot; gaps are no target here",
     "slo.ttft=500": "slo.ttft: has no unit (got 500); write '500 ms' or '500 s'",
     "slo.attainment=0.9": "slo: has no latency target; give at least one of ttft, tpot, e2e",
     "slo.ttfp=1 s": "slo.ttfp: unknown key (got '1 s'); did you mean 'ttft'?",
