@@ -10,7 +10,7 @@ class Caveat:
     """Something that is not modelled and moves the figures of this run. The screen says it before the answer."""
 
     code: str
-    """windowed_kv, architecture, enforce_eager, kernel_version, expert_parallel"""
+    """time_unit, windowed_kv, architecture, enforce_eager, kernel_version, expert_parallel"""
     text: str
     """one sentence, with the consequence and its direction"""
 

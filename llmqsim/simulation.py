@@ -99,7 +99,7 @@ class Prepared:
                 *_slower_engine(finished.fallback),
             ),
             no_effect=idle,
-            caveats=caveats(scenario, servers, lambda: workload.table),
+            caveats=caveats(scenario, servers, lambda: workload),
             step_log=_steps(finished.step_log),
             pools=_pools(servers),
             links=finished.links,

@@ -98,14 +98,22 @@ class Clock:
         own = self._unit()
         if known[0] / PER_SECOND[own] >= EPOCH_S:
             return [f"time stamps of the trace are Unix times in {WORDS[own]}: they count from its first request"]
+        return []
+
+    def doubt(self, stamps: np.ndarray) -> str:
+        """Why stamps that were read may be in another unit; empty where nothing says so."""
+        known = stamps[np.isfinite(stamps)]
+        own = self._unit()
+        if not len(known) or known[0] / PER_SECOND[own] >= EPOCH_S:
+            return ""
         if (epoch := epoch_unit(float(known[0]))) is not None:
             told = f"the trace's first stamp, {_plain(known[0])}, is read as {WORDS[own]} since the start"
-            return [f"{told}; as Unix time in {WORDS[epoch]} it is {_date(known[0], epoch)}"]
+            return f"{told}; as Unix time in {WORDS[epoch]} it is {_date(known[0], epoch)}"
         if self.unit == AUTO and own == "s" and len(known) > 2 and _gap(known) >= ORDINARY_S:
             rate = 1 / _gap(known)
             told = f"time stamps of the trace are read as seconds ({rate:.3g} req/s)"
-            return [f"{told}; if they are milliseconds, {self._set('ms')}"]
-        return []
+            return f"{told}; if they are milliseconds, {self._set('ms')}"
+        return ""
 
     def refuse_stated(self, held: str = "time stamps with a date") -> None:
         """Raise DataError where a unit is stated for what the column holds, which needs none."""

@@ -66,7 +66,7 @@ def explain(scenario: Scenario) -> dict[str, Any]:
         "version": __version__,
         "file": scenario.path,
         "no_effect": [one.to_json() for one in idle_keys(scenario, plant)],
-        "warnings": [one.to_json() for one in caveats(scenario, plant, lambda: made.table)],
+        "warnings": [one.to_json() for one in caveats(scenario, plant, lambda: made)],
         "variants": list(scenario.variants),
         "known_variants": list(scenario.known_variants),
         "values": _values(scenario),

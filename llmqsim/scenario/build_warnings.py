@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 
 import numpy as np
 
@@ -14,10 +15,10 @@ from llmqsim.caveats import Caveat
 from llmqsim.cost.lower import StepCost
 from llmqsim.cost.store import version_order
 from llmqsim.hardware.data import read_preset
-from llmqsim.requests import RequestTable
 from llmqsim.scenario.build import Servers, build_workload
 from llmqsim.scenario.build_fleet import Plant
 from llmqsim.scenario.load import Scenario
+from llmqsim.workload.build import Workload
 
 WITHOUT_HYBRID_MANAGER = ("vllm-0.6", "static-2023")
 """presets of engines that themselves kept windowed layers in full"""
@@ -31,24 +32,24 @@ LEAST_FACTOR = 1.05
 _PRESET = re.compile(r"(vllm|sglang|trtllm)-(\d+(?:\.\d+)*)")
 
 
-def caveats(scenario: Scenario, servers: Servers | Plant, table: Callable[[], RequestTable]) -> tuple[Caveat, ...]:
+def caveats(scenario: Scenario, servers: Servers | Plant, traffic: Callable[[], Workload]) -> tuple[Caveat, ...]:
     """Everything that applies to these servers under this traffic, each sentence once, gravest first.
 
-    table : gives the requests, and is asked only where lengths matter.
+    traffic : gives the requests, and is asked only where they matter.
     """
     kinds = list(servers.pools.items()) if isinstance(servers, Plant) else [("", servers)]
     found: dict[Caveat, None] = {}
-    for say in (_windowed, _architecture, _eager, _expert_parallel, _kernel_version):
+    for say in (_time_unit, _windowed, _architecture, _eager, _expert_parallel, _kernel_version):
         for name, its in kinds:
             own = scenario.pool(name) if name else scenario
-            found |= dict.fromkeys(say(own, its, table))
+            found |= dict.fromkeys(say(own, its, traffic))
     return tuple(found)
 
 
 def caveats_of(scenario: Scenario, servers: Servers | Plant) -> tuple[Caveat, ...]:
     """The same for the traffic that the scenario's own seed draws."""
     run = scenario.spec.run
-    return caveats(scenario, servers, lambda: build_workload(scenario, servers, run.seed, run.replication).table)
+    return caveats(scenario, servers, cache(lambda: build_workload(scenario, servers, run.seed, run.replication)))
 
 
 def told_of(several: Mapping[str, Iterable[Caveat]]) -> list[dict[str, str]]:
@@ -70,13 +71,18 @@ def window_factor(share: float, window: int, tokens: np.ndarray) -> float:
     return float(tokens.sum() / held.sum())
 
 
-def _windowed(scenario: Scenario, servers: Servers, table: Callable[[], RequestTable]) -> Iterator[Caveat]:
+def _time_unit(scenario: Scenario, servers: Servers, traffic: Callable[[], Workload]) -> Iterator[Caveat]:
+    if scenario.spec.workload.trace is not None and (doubt := traffic().doubt):
+        yield Caveat("time_unit", doubt)
+
+
+def _windowed(scenario: Scenario, servers: Servers, traffic: Callable[[], Workload]) -> Iterator[Caveat]:
     model, deployment = servers.model, servers.deployment
     if model is None or not model.windowed_layers or deployment.capacity is None:
         return
     if deployment.options.preset in WITHOUT_HYBRID_MANAGER:
         return
-    requests = table()
+    requests = traffic().table
     tokens = requests.prompt_tokens + requests.output_tokens
     factor = window_factor(model.windowed_layers / model.layers, model.sliding_window, tokens)
     if factor < LEAST_FACTOR:
@@ -89,12 +95,12 @@ def _windowed(scenario: Scenario, servers: Servers, table: Callable[[], RequestT
     )
 
 
-def _architecture(scenario: Scenario, servers: Servers, table: Callable[[], RequestTable]) -> Iterator[Caveat]:
+def _architecture(scenario: Scenario, servers: Servers, traffic: Callable[[], Workload]) -> Iterator[Caveat]:
     for one in servers.model.unmodelled if servers.model is not None else ():
         yield Caveat("architecture", f"{servers.model.name}, {one.key}: {one.effect}")
 
 
-def _eager(scenario: Scenario, servers: Servers, table: Callable[[], RequestTable]) -> Iterator[Caveat]:
+def _eager(scenario: Scenario, servers: Servers, traffic: Callable[[], Workload]) -> Iterator[Caveat]:
     spec = scenario.spec
     priced = spec.cost.model == "calibrated" and spec.engine.host.eager_per_layer is None
     if not (spec.engine.enforce_eager and priced) or servers.model is None:
@@ -108,7 +114,7 @@ def _eager(scenario: Scenario, servers: Servers, table: Callable[[], RequestTabl
     )
 
 
-def _expert_parallel(scenario: Scenario, servers: Servers, table: Callable[[], RequestTable]) -> Iterator[Caveat]:
+def _expert_parallel(scenario: Scenario, servers: Servers, traffic: Callable[[], Workload]) -> Iterator[Caveat]:
     options = servers.deployment.options
     if not options.enable_expert_parallel or options.data_parallel_size == 1:
         return
@@ -119,7 +125,7 @@ def _expert_parallel(scenario: Scenario, servers: Servers, table: Callable[[], R
     )
 
 
-def _kernel_version(scenario: Scenario, servers: Servers, table: Callable[[], RequestTable]) -> Iterator[Caveat]:
+def _kernel_version(scenario: Scenario, servers: Servers, traffic: Callable[[], Workload]) -> Iterator[Caveat]:
     cost, named = servers.deployment.cost, scenario.spec.engine.preset
     timed = cost.kernels_of if isinstance(cost, StepCost) else ()
     others = [f"{backend} {version}" for backend, version in timed if not _same(named, backend, version)]

@@ -43,6 +43,8 @@ class Workload:
     offered_rate_per_s: float
     """requests per second: the process's rate, a trace's mean; inf when all arrive at once, NaN in a closed loop"""
     clients: Clients = field(default=Clients())
+    doubt: str = ""
+    """why a trace's times may be in another unit than the one in which they were read"""
 
 
 def build(
@@ -94,7 +96,7 @@ def build(
     if "predictor" in given:
         predict.fill(table, given["predictor"], folder, seed, replication)
     clients = _clients(given.get("clients") or {}, rows, seed, replication)
-    return Workload(table, tuple(notes), rows.source, rows.rate, clients)
+    return Workload(table, tuple(notes), rows.source, rows.rate, clients, rows.doubt)
 
 
 def _nobody(duration: float | None) -> str:

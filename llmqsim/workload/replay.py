@@ -44,7 +44,7 @@ def replay(given: dict, folder: Path, notes: list[str]) -> Rows:
         notes.append(f"the first request of the trace arrives at {first_s:,.0f} s; the run idles until then")
     span_s = (times[-1] - times[0]) / NS_PER_S if kept > 1 else 0.0
     rate = (kept - 1) / span_s if span_s else float("inf")
-    rows = Rows(times, trace.prompt_tokens[:kept], trace.output_tokens[:kept], rate, trace.source)
+    rows = Rows(times, trace.prompt_tokens[:kept], trace.output_tokens[:kept], rate, trace.source, doubt=trace.doubt)
     if trace.prefix_ids is not None:
         rows.prefix_ids = trace.prefix_ids[:kept]
     if trace.max_tokens is not None:

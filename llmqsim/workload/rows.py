@@ -34,6 +34,8 @@ class Rows:
     """block ids of each prompt, from a trace that has them"""
     max_tokens: np.ndarray | None = None
     """most tokens that each client allowed, 0 where it set no limit; None: nobody said"""
+    doubt: str = ""
+    """why a trace's times may be in another unit than the one in which they were read"""
 
 
 def draw_lengths(

@@ -52,6 +52,8 @@ class Trace:
     """column prefix_hash_blocks: ids of a prompt's blocks, in order; None when the file has no such column"""
     max_tokens: np.ndarray | None = None
     """column max_tokens: most tokens that each client allowed, int64[n], 0 where a cell is empty; None: no column"""
+    doubt: str = ""
+    """why arrivals may be in another unit than the one in which they were read"""
 
     def __len__(self) -> int:
         return len(self.prompt_tokens)
@@ -107,6 +109,7 @@ def read_trace(
         {name: column for name, column in more.items() if name in LABELS},
         prefix_ids(more.get(PREFIX_IDS), path),
         limits(more.get(MAX_TOKENS), rows.output, path),
+        rows.doubt,
     )
 
 
@@ -163,8 +166,8 @@ def _fast(text: str, header: list[str], columns: tuple[str, ...], times: Times) 
     arrival_s = timestamps_s(first) if times.dated else times.seconds(first.to_numpy())
     if not is_clean(arrival_s, prompt, output):
         return None
-    notes = () if times.dated else times.notes(first.to_numpy())
-    return Rows(arrival_s, prompt.astype(np.int64), output.astype(np.int64), notes)
+    notes, doubt = ((), "") if times.dated else (times.notes(first.to_numpy()), times.doubt(first.to_numpy()))
+    return Rows(arrival_s, prompt.astype(np.int64), output.astype(np.int64), notes, doubt)
 
 
 def _rectangular(raw: bytes, width: int) -> bool:

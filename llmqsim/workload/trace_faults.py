@@ -29,6 +29,8 @@ class Rows:
     output: np.ndarray
     notes: tuple[str, ...] = ()
     """of how times were read"""
+    doubt: str = ""
+    """why times may be in another unit"""
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,10 @@ class Times:
     def notes(self, stamps: np.ndarray) -> tuple[str, ...]:
         """What a reader should know of them."""
         return tuple(self.clock.notes(stamps)) if self.needed else ()
+
+    def doubt(self, stamps: np.ndarray) -> str:
+        """Why they may be in another unit than the one in which they were read."""
+        return self.clock.doubt(stamps) if self.needed else ""
 
 
 DATED = "the trace's column {} holds time stamps: they count from its first request"
@@ -79,11 +85,11 @@ def checked_rows(text: str, header: list[str], columns: tuple[str, ...], times: 
     lines, values, faults = _split(text, len(header), position, name)
     if not lines and not faults:
         return Rows(np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64))
-    arrival_s, dated, notes = _times(values[0], times)
+    arrival_s, dated, notes, doubt = _times(values[0], times)
     lengths = [np.array([_number(v) for v in column], dtype=np.float64) for column in values[1:]]
     absent = not any(values[0])
     if lines and not faults and is_clean(arrival_s, *lengths) and (absent or not np.isnan(arrival_s).any()):
-        return Rows(arrival_s, lengths[0].astype(np.int64), lengths[1].astype(np.int64), notes)
+        return Rows(arrival_s, lengths[0].astype(np.int64), lengths[1].astype(np.int64), notes, doubt)
     right = "a time stamp such as 2023-11-16 18:15:46.6805900" if dated else "seconds since the start, at least 0"
     faults += _time_faults(arrival_s, values[0], lines, columns[0], right, dated)
     for column, numbers, texts in zip(columns[1:], lengths, values[1:], strict=True):
@@ -95,17 +101,17 @@ def checked_rows(text: str, header: list[str], columns: tuple[str, ...], times: 
     raise DataError(*shown)
 
 
-def _times(texts: list[str], times: Times) -> tuple[np.ndarray, bool, tuple[str, ...]]:
-    """Seconds (NaN where unreadable), whether they are time stamps with a date, and what to tell of them."""
+def _times(texts: list[str], times: Times) -> tuple[np.ndarray, bool, tuple[str, ...], str]:
+    """Seconds (NaN where unreadable), whether they are time stamps with a date, what to tell of them, and doubts."""
     if times.dated:
-        return timestamps_s(texts), True, ()
+        return timestamps_s(texts), True, (), ""
     numbers = np.array([_number(v) for v in texts], dtype=np.float64)
     if np.isnan(numbers).any() and any(texts) and not np.isfinite(numbers).any():
         dated = timestamps_s(texts)
         if np.isfinite(dated).any():  # a column of dates: those that can't be read are faults among them
             times.clock.refuse_stated(f"time stamps such as '{_short(texts[0])}'")
-            return dated, True, (DATED.format(times.column),)
-    return times.seconds(numbers), False, times.notes(numbers)
+            return dated, True, (DATED.format(times.column),), ""
+    return times.seconds(numbers), False, times.notes(numbers), times.doubt(numbers)
 
 
 def _split(text: str, width: int, position: list[int], name: str):

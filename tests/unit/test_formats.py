@@ -16,7 +16,7 @@ from llmqsim.errors import DataError, UserError
 from llmqsim.metrics.attribution import read_requests
 from llmqsim.metrics.events import read_events
 from llmqsim.scenario.load import from_mapping
-from llmqsim.simulation import simulate
+from llmqsim.simulation import prepare, simulate
 from llmqsim.validate.groups import read_closed_loop
 from llmqsim.workload.fit import fit_file
 from llmqsim.workload.table_file import load_table
@@ -150,13 +150,16 @@ def test_a_stated_unit_that_can_not_be_is_refused_and_one_that_can_is_believed(t
 def test_what_may_be_seconds_or_milliseconds_alike_is_told(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text(HEAD + "0,1,1\n3,1,1\n9,1,1\n")
-    (note,) = read_trace(path).notes
-    assert "read as seconds (0.222 req/s)" in note and "time_unit: ms" in note
-    path.write_text(HEAD + "0,1,1\n3.5,1,1\n9,1,1\n")
-    assert read_trace(path).notes == (note,)
-    assert read_trace(path, time_unit="s").notes == ()
+    told = read_trace(path).doubt
+    assert "read as seconds (0.222 req/s)" in told and "time_unit: ms" in told
+    path.write_text(HEAD + '0,1,1\n"3.5",1,1\n9,1,1\n')
+    assert read_trace(path).doubt == told
+    assert read_trace(path, time_unit="s").doubt == "" and read_trace(path, time_unit="ms").doubt == ""
+    scenario = {"model": "llama-3.1-8b", "gpu": "h100-sxm", "workload": {"trace": {"file": str(path)}}}
+    (caveat,) = prepare(from_mapping(scenario)).caveats()
+    assert (caveat.code, caveat.text) == ("time_unit", told)
     path.write_text(HEAD + "0,1,1\n0.5,1,1\n1.9,1,1\n")
-    assert read_trace(path).notes == ()
+    assert read_trace(path).doubt == ""
 
 
 def test_a_stated_unit_in_which_the_stamps_are_no_unix_times_is_told(tmp_path):
@@ -165,8 +168,8 @@ def test_a_stated_unit_in_which_the_stamps_are_no_unix_times_is_told(tmp_path):
     path.write_text("arrival_ms,prompt_tokens,output_tokens\n1700000000,1,1\n1700000009,1,1\n")
     trace = read_trace(path)
     assert trace.arrival_s.tolist() == [1_700_000, 1_700_000.009]
-    (note,) = trace.notes
-    assert "1700000000, is read as milliseconds" in note and "Unix time in seconds it is 2023-11-14 22:13:20" in note
+    assert "1700000000, is read as milliseconds" in trace.doubt
+    assert "as Unix time in seconds it is 2023-11-14 22:13:20" in trace.doubt
 
 
 def test_a_unit_of_azures_time_stamps_is_refused(tmp_path):
