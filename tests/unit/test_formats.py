@@ -176,7 +176,7 @@ def test_a_unit_of_azures_time_stamps_is_refused(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.5,1,1\n")
     assert len(read_trace(path)) == 1
-    with pytest.raises(DataError, match="TIMESTAMP: holds time stamps with a date.*remove workload.trace.time_unit: ms"):
+    with pytest.raises(DataError, match="TIMESTAMP: holds time stamps.*remove workload.trace.time_unit: ms"):
         read_trace(path, time_unit="ms")
 
 
