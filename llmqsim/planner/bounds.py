@@ -217,13 +217,25 @@ class Bounds:
     def most_per_s(self, asked: Iterable[Objective] = ()) -> float:
         """Requests per second of one replica that no queue can better, within a TPOT target that nearly all must keep.
 
-        Infinite where prompts that are in the prefix cache cost nothing, which means do not know.
+        Infinite where prompts that are in the prefix cache cost nothing, which means do not know. Where admission may
+        refuse, no more than the share asked for has to be served.
         """
-        if self.cached:
+        asked = tuple(asked)
+        served = self._served_share(asked)
+        if self.cached or not served:
             return math.inf
         strict = [one.limits_s["tpot_s"] for one in asked if one.part is None and one.share >= NEARLY_ALL and "tpot_s" in one.limits_s]
         batch = self.batch_within(min(strict, default=None))
-        return min(self.capacity_per_s, self._carried(batch)) if batch else self.capacity_per_s
+        return (min(self.capacity_per_s, self._carried(batch)) if batch else self.capacity_per_s) / served
+
+    def _served_share(self, asked: Iterable[Objective]) -> float:
+        """Share of the requests that has to be served: all where none is refused, else at least what is asked of all.
+
+        A percentile of TPOT is of some requests only, a class's objective of its own: neither says how many of all.
+        """
+        if self.deployment.admission.open:
+            return 1.0
+        return max((one.share for one in asked if one.part is None and set(one.limits_s) != {"tpot_s"}), default=0.0)
 
     def utilisation(self, rate_per_s: float, replicas: int, tpot_s: float | None = None) -> float | None:
         """Rate over what so many replicas carry (within the TPOT target, by means)."""

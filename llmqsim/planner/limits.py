@@ -16,7 +16,7 @@ from llmqsim.units import format_seconds
 FEASIBLE, INFEASIBLE, UNDECIDED = "feasible", "infeasible", "undecided"
 """verdicts of llmqsim size"""
 NOTHING = {"mean": None, "low": None, "high": None}
-ONE_TRAFFIC = "the traffic is the same in every run (a trace): intervals are from 20 batches of its requests"
+ONE_TRAFFIC = "the traffic is the same in every run: intervals are from 20 batches of its requests"
 SLACK = 0.01
 """the time alone is interpolated; a request within 1 % of its limit is not held against it"""
 REASONS = {

@@ -44,7 +44,7 @@ def _now(told: dict[str, Any]) -> str:
     base = told["base"]
     said = [
         f"{_share(its := base['attainment'])} of {percent(its['asked'])} asked for ({its['objective']})",
-        f"{figures(told['rate_per_s'])} req/s arrive, {_rate(base['capacity_per_s'])} keep the SLO",
+        f"{figures(told['rate_per_s'])} req/s arrive, the SLO holds up to {_rate(base['capacity_per_s'])}",
         _price(base),
     ]
     said.append(f"throughput {percent(base['utilisation'])} of saturated")

@@ -125,6 +125,8 @@ def _slo(summary: dict[str, Any]) -> list[str]:
 
 def _attained(summary: dict[str, Any]) -> str:
     slo = summary["slo"]
+    if summary["attainment"] is None and not slo["undecided"]["count"]:
+        return "no request is left to judge"
     classes = (summary["scenario"].get("workload") or {}).get("classes") or {}
     limits = {} if any(spec.get("slo") for spec in classes.values()) else slo["targets"]
     each = ", ".join(

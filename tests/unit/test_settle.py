@@ -63,6 +63,23 @@ def test_no_answer_is_below_what_arithmetic_asks_for():
     assert search.answer().replicas >= 3
 
 
+@pytest.mark.parametrize(("share", "fewest"), [(0.9, 3), (0.5, 2), (0.35, 1)])
+def test_who_may_be_refused_need_not_be_served(share, fewest):
+    """25 a second, of which one server completes 10: ceil(2.5 x share), since a share of 1 - share may be turned away."""
+    open_door = SHORT | {"slo": {"ttft": 1.0, "attainment": share}}
+    assert Search(prepare(from_mapping(open_door)), Effort()).fewest == 3
+    assert Search(prepare(from_mapping(open_door | {"admission": "deadline"})), Effort()).fewest == fewest
+
+
+def test_a_service_that_refuses_is_as_large_as_its_share_asks_for():
+    """M/M/1/K serves 1 - (1 - r) r^K / (1 - r^(K + 1)) of what comes (Erlang 1917): 40 % with r = 2.5, K = 10."""
+    door = {"policy": "queue_cap", "most": 10, "of": "outstanding"}
+    refusing = SHORT | {"slo": {"e2e": 60.0, "attainment": 0.35}, "admission": door}
+    answer = Search(prepare(from_mapping(refusing)), Effort()).answer()
+    served = 1 - (1 - 2.5) * 2.5**10 / (1 - 2.5**11)
+    assert answer.replicas == 1 and answer.attained.told()["mean"] == pytest.approx(served, abs=0.01)
+
+
 def test_a_longer_run_goes_on_where_the_shorter_one_ended():
     classes = {"a": {"share": 0.5}, "b": {"share": 0.5}}
     prepared = prepare(from_mapping(LINE | {"workload": LINE["workload"] | {"requests": 100, "classes": classes}}))

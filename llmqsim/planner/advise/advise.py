@@ -248,6 +248,6 @@ def _notes(base: Trial, stack: Stack, rows: Sequence[Row], longer: str | None) -
     if any(row.lever.changes_answers for row in rows if row.helps):
         notes.append(
             "levers marked * change the model's outputs (weights or KV in fewer bits): check the quality of answers on "
-            "your own tasks; all others leave the tokens as they are, and come first"
+            "your own tasks; all others leave the tokens as they are, and come first of those that help"
         )
     return notes
