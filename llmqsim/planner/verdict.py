@@ -32,7 +32,8 @@ class Told:
     """One difference. base, value : means over runs. low, high : 95 %; None where nothing says how well it is known.
 
     n : replications in which both have the figure, or batches. smallest_seen : the smallest difference that this
-    comparison would have called, as well as it is known (the wider half of the interval). settles : {"replications": n}
+    comparison would have called, as well as it is known (the wider half of the interval, or the difference itself where
+    that is less and was called). settles : {"replications": n}
     or {"requests": n}: about what it takes for a verdict where there is none; None where nothing helps.
     """
 
@@ -157,10 +158,12 @@ def _by_stability(metric: Metric, difference: float, base: Seen, other: Seen) ->
 
 def smallest_seen(found: stats.Interval) -> float | None:
     """The wider half of an interval: a difference beyond it would have been called; None where there is no interval, or none to
-    be trusted, or where all runs are alike, which says nothing of how they might differ."""
+    be trusted, or where all runs are alike, which says nothing of how they might differ. No more than a difference that
+    was called: the interval of one may reach further beyond it than it stands from 0."""
     if found.low is None or found.high is None or found.low == found.high or not found.settled:
         return None
-    return max(found.high - found.mean, found.mean - found.low)
+    wider = max(found.high - found.mean, found.mean - found.low)
+    return wider if found.low <= 0 <= found.high else min(wider, abs(found.mean))
 
 
 def reach(found: stats.Interval) -> float:

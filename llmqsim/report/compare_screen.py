@@ -46,7 +46,7 @@ def _difference(cell: dict[str, Any] | None, kind: str, variant: dict[str, Any],
     shown, interval = _change(cell, kind)
     note = "" if variant["stability"] != "overloaded" or kind != "s" else " (overloaded)"
     least = _least(cell, kind)
-    return f"{_value(cell['value'], kind):>11}{shown:>13}  {interval:<20}{least:>10}  {cell['verdict']}{note}"
+    return f"{_value(cell['value'], kind):>11}{f' {shown}':>13}  {interval:<20}{least:>10}  {cell['verdict']}{note}"
 
 
 def _scale(cell: dict[str, Any], kind: str) -> tuple[float, str]:

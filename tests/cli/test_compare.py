@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 
 from llmqsim import from_mapping, load
+from llmqsim.metrics import stats
 from llmqsim.planner.alone import APART_NS, alone_for
 from llmqsim.planner.compare import compare_scenarios
 from llmqsim.planner.figures import metrics
 from llmqsim.planner.vary import at_load, changed
+from llmqsim.planner.verdict import smallest_seen
+from llmqsim.report import compare_screen
 from llmqsim.simulation import prepare
 from tests.cli.commands import ROOT, SCENARIO, TRACE, llmqsim, strict_json, write
 
@@ -96,6 +99,22 @@ def test_a_trace_of_other_requests_is_compared_unpaired(here):
     assert said.code == 0 and "serves other requests than base" in said.out
     cell = strict_json(here / "o.json")["differences"]["other"]["e2e_s.mean"]
     assert cell["method"] == "batches" and cell["verdict"] == "no difference shown"
+
+
+@pytest.mark.parametrize(
+    ("mean", "low", "high", "least"),
+    [(1.2, 0.1, 7.8, 1.2), (-1.2, -7.8, -0.1, 1.2), (3.0, 2.0, 4.0, 1.0), (1.2, -0.1, 7.8, 6.6)],
+)
+def test_what_was_called_would_have_been_seen(mean, low, high, least):
+    """The wider half of the interval, by hand, and no more than the difference where 0 is outside."""
+    assert smallest_seen(stats.Interval(mean, low, high, 20, "batches")) == pytest.approx(least)
+
+
+def test_a_wide_value_and_its_difference_stand_apart():
+    """Eleven columns of value, then a difference of thirteen."""
+    cell = {"base": 1.0, "value": 0.993, "difference": -0.00613, "low": -0.0126, "high": 0.0003, "smallest_seen": None}
+    line = compare_screen._difference(cell | {"verdict": "?"}, "share", {"stability": "stable"}, "attainment")
+    assert "99.3 % −0.613 points" in line
 
 
 def test_the_smallest_difference_that_would_have_been_seen_is_told(here):
