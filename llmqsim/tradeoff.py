@@ -11,6 +11,7 @@ from llmqsim.errors import UserError
 from llmqsim.metrics import slo
 from llmqsim.planner.attain import BROKEN, KEPT, OPEN, Attained, sample
 from llmqsim.planner.replicate import alike
+from llmqsim.planner.warned import warned
 from llmqsim.scenario.load import Scenario, load
 from llmqsim.simulation import Prepared, prepare
 
@@ -57,6 +58,8 @@ class Tradeoff:
     targets: tuple[str, ...]
     meets: tuple[Any, ...] = field(default=())
     """values that are shown to meet them, from the lowest to the highest"""
+    warnings: tuple[dict[str, str], ...] = field(default=())
+    """what is not modelled and makes the figures err: code, text"""
 
     @property
     def open(self) -> tuple[Any, ...]:
@@ -86,14 +89,15 @@ def tradeoff(
         raise UserError(f"--values: must be numbers with commas between, such as 512,1024,2048 (got {list(values)})")
     if replications < 1:
         raise UserError(f"--replications: must be at least 1 (got {replications})")
-    points, wanted, targets = [], None, None
+    points, prepared, wanted, targets = [], {}, None, None
     for value in values:
         scenario = load(path, variant, (*sets, (key, value, "--values")))
         if targets is None:
             wanted, targets = _asked(scenario)
-        points.append(_point(value, prepare(scenario), replications))
+        prepared[f"{value:g}"] = prepare(scenario)
+        points.append(_point(value, prepared[f"{value:g}"], replications))
     meets = sorted(p.value for p in points if p.judged == KEPT)
-    return Tradeoff(key, tuple(points), wanted, targets, tuple(meets))
+    return Tradeoff(key, tuple(points), wanted, targets, tuple(meets), tuple(warned(prepared)))
 
 
 def _asked(scenario: Scenario) -> tuple[float, tuple[str, ...]]:

@@ -11,6 +11,7 @@ from llmqsim.errors import UserError
 from llmqsim.metrics import stats
 from llmqsim.planner.bounds import Bounds
 from llmqsim.planner.vary import at_load, changed, loops, one_kind
+from llmqsim.planner.warned import warned
 from llmqsim.result import Result
 from llmqsim.scenario.build import build_workload
 from llmqsim.scenario.load import Sets, Variants, load
@@ -41,6 +42,7 @@ def check_theory(
         "scenario": prepared.scenario.path,
         "question": prepared.scenario.spec.question,
         "replications": replications,
+        "warnings": warned({"": prepared}),
         "mix": {
             "rate_per_s": rate,
             "prompt_tokens": bounds.mix.prompt,

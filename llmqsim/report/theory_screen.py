@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from llmqsim.report.show import NOTHING, duration, figures, percent, wrap
+from llmqsim.report.show import NOTHING, duration, figures, percent, warnings, wrap
 
 WIDTH = 110
 
@@ -17,7 +17,7 @@ def theory_text(told: dict[str, Any]) -> str:
         f"traffic: {figures(mix['rate_per_s'])} req/s (gaps CV {figures(mix['arrival_cv'])}), {figures(mix['prompt_tokens'])} "
         f"prompt and {figures(mix['output_tokens'])} output tokens, time alone CV {figures(mix['service_cv'])}"
     )
-    lines = [*head, *wrap(said, WIDTH), *_limits(told), ""]
+    lines = [*warnings(told["warnings"], WIDTH), *head, *wrap(said, WIDTH), *_limits(told), ""]
     lines.append(f"{'':<32}{'theory':>12}{'simulated':>12}  {'95 % interval':<24}{'ratio':>6}  source")
     lines += [_row(row) for row in told["rows"]]
     lines += ["", f"stable?  {told['stability']}, over {told['replications']} runs"]

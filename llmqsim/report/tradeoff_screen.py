@@ -6,10 +6,12 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
-from llmqsim.report.show import duration, percent
+from llmqsim.report.show import duration, percent, warnings
 from llmqsim.tradeoff import BROKEN, KEPT, OPEN, TARGETS, Point, Tradeoff
 
 BAR = 10
+WIDTH = 100
+"""of sentences; rows are as wide as they need"""
 NAMES = {"ttft_s": "TTFT", "tpot_s": "TPOT"}
 SAID = {KEPT: "both", BROKEN: "no", OPEN: "undecided"}
 
@@ -21,7 +23,7 @@ def screen(found: Tradeoff) -> str:
     header = " " * width
     for target in TARGETS:
         header += f"  {NAMES[target] + ' p50':>9} {'p99':>9} {'':{BAR}} {'within':>7}"
-    lines = [found.key, f"{header}  {'both':>7}  95 % interval"]
+    lines = [*warnings(found.warnings, WIDTH), found.key, f"{header}  {'both':>7}  95 % interval"]
     for point in found.points:
         row = f"{point.value:>{width}g}"
         for target in TARGETS:
@@ -66,6 +68,7 @@ def told(found: Tradeoff) -> dict[str, Any]:
         "range": span,
         "meets": list(found.meets),
         "undecided": list(found.open),
+        "warnings": list(found.warnings),
         "answer": answer(found),
         "points": rows,
     }

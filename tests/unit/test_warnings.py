@@ -16,13 +16,17 @@ from llmqsim.errors import ScenarioError
 from llmqsim.hardware.hf_config import model_from_config
 from llmqsim.hardware.model import model, model_names
 from llmqsim.planner.compare import compare
+from llmqsim.planner.theory import check_theory
 from llmqsim.planner.warned import warned_if_built
+from llmqsim.report import tradeoff_screen
 from llmqsim.report.compare_screen import compare_text
 from llmqsim.report.explain import explain
 from llmqsim.report.explain_page import explain_text
 from llmqsim.report.tables import screen
+from llmqsim.report.theory_screen import theory_text
 from llmqsim.scenario.build_warnings import window_factor
 from llmqsim.simulation import prepare
+from llmqsim.tradeoff import tradeoff
 
 CONFIGS = Path(__file__).parents[3] / "shared" / "data" / "model_configs"
 TEXT = """\
@@ -243,3 +247,8 @@ def test_answers_from_many_runs_say_it_first_and_for_which_variant(tmp_path):
     whole = compare(path, ["newer"], 1, sets=["engine.preset=vllm-0.24"])["warnings"]
     assert [one["text"].partition(" ")[0] for one in whole] == ["kernels"]
     assert warned_if_built(load(path, sets={"model": "llama-3.1-405b"})) == []  # it does not fit
+    newer = ["engine.preset=vllm-0.24", "workload.requests=40"]
+    theory, knob = check_theory(path, sets=newer, replications=2), tradeoff(str(path), "engine.max_num_seqs", [8], sets=newer)
+    assert [one["code"] for one in theory["warnings"]] == ["kernel_version"] == [one["code"] for one in knob.warnings]
+    assert tradeoff_screen.told(knob)["warnings"] == list(knob.warnings)
+    assert all(text.startswith("warning: kernels") for text in (theory_text(theory), tradeoff_screen.screen(knob)))
