@@ -173,6 +173,9 @@ class Search:
         if reason == NOT_DECIDED:
             limit = self.length.fixed or f"runs were lengthened to {self.length.told().run:,} requests, the most"
             told += f": {seen.why_open}" + (f"; {limit}" if seen.too_short else "")
+        clients = self.prepared.scenario.spec.workload.clients
+        if clients is not None and clients.max_in_flight is not None:
+            told += f"; clients keep at most {clients.max_in_flight:,} in flight (workload.clients.max_in_flight) with any number"
         return self._sized(None, seen, None, reason, f"{REASONS[reason]}: {told}")
 
     def _sized(

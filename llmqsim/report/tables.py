@@ -143,7 +143,7 @@ def _attained(summary: dict[str, Any]) -> str:
         said.append(f"{early:,} under way and not late yet are left out")
     if summary["clients"]["send_lag_s"]:
         said.append("counted from sending" if slo["counted_from"] == "sent" else "counted from when they were due")
-    return "; ".join([*said, each])
+    return "; ".join([*said, each] if each else said)
 
 
 def _judged(judged: dict[str, Any]) -> str:

@@ -181,3 +181,17 @@ def test_check_theory_prints_no_wait_below_nothing_and_says_where_formulas_end(t
 @pytest.mark.parametrize(("months", "said"), [(7.3, "7.30 months"), (0.0, "no time left"), (0.05, "some 2 days")])
 def test_time_that_is_left_is_told_in_the_unit_that_fits(months, said):
     assert _time_left(months) == said
+
+
+@pytest.mark.parametrize(
+    ("run", "told"),
+    [
+        ("{warmup: {time: 1 h}}", "no request is left to judge;"),
+        ("{until: 1500 ms}", "– of arrivals (asked for 95 %: undecided: 100 % are under way, not late yet and left out); goodput"),
+    ],
+)
+def test_nobody_to_judge_is_said_in_words(run, told):
+    """All cut by the warm-up; or one request, sent at 1 s, whose first token comes at 2 s: no share for any target."""
+    text = f"{TEXT}slo: {{ttft: 10 s, tpot: 2 s, attainment: 0.95}}\nrun: {run}\n"
+    shown = " ".join(screen(simulate(load_text(text))).split())
+    assert told in shown and "; ;" not in shown

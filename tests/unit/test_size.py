@@ -275,3 +275,19 @@ def test_capacity_is_what_an_overloaded_replica_completes():
     assert done["completion_rate_per_s"] == pytest.approx(one.capacity_per_s, rel=0.1)
     assert one.binding.name in ("slots", "kv", "token_budget")
     assert one.replicas_by_means(10 * one.capacity_per_s * 0.999) == 10
+
+
+def test_a_cap_of_the_clients_is_named_where_no_number_keeps_the_slo():
+    """4 in flight for 1 s each carry 4 of 6 requests a second, however many servers there are (Little 1961)."""
+    held = LINE | {
+        "workload": {
+            "requests": 300,
+            "arrivals": {"process": "poisson", "rate": 6},
+            "lengths": {"prompt": 100, "output": 50},
+            "clients": {"max_in_flight": 4},
+        },
+        "cost": {"model": "affine", "base": 0.02},
+        "slo": {"ttft": 0.5, "attainment": 0.95},
+    }
+    answer = Search(prepare(from_mapping(held)), Effort(most_replicas=8)).answer()
+    assert answer.reason == "most_replicas_reached" and "at most 4 in flight (workload.clients.max_in_flight)" in answer.sentence

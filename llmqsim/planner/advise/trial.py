@@ -244,11 +244,12 @@ def settled(bench: Bench, base: Trial) -> tuple[Bench, Trial, str | None]:
     MOST_REQUESTS.
     """
     written, requests, times = base.prepared.scenario, len(base.facts.table), 1
+    given = bench.sets
     while _undecided(base) and not base.slow and why_fixed(written) is None:
         times *= 2
         if times > MOST_TIMES or times * requests > MOST_REQUESTS:
             break
-        bench = replace(bench, sets=(*bench.sets, *_lengths(longer(written, times))))
+        bench = replace(bench, sets=(*given, *_lengths(longer(written, times))))
         base = bench.trial()
     if len(base.facts.table) == requests:
         return bench, base, None
