@@ -26,6 +26,8 @@ SPARSE_S = 20.0
 gap of a service that somebody sizes."""
 ORDINARY_S = 1.0
 """Numbers with a mean gap from here to SPARSE_S may be seconds or milliseconds alike: the reader is told."""
+LATE_S = 60.0
+"""A trace that starts later than this, and than it lasts, may hold dates in a unit other than the one stated."""
 LATEST_S = 4e9
 """the year 2096, the last that the clock of a run holds"""
 
@@ -106,7 +108,8 @@ class Clock:
         own = self._unit()
         if not len(known) or known[0] / PER_SECOND[own] >= EPOCH_S:
             return ""
-        if (epoch := epoch_unit(float(known[0]))) is not None:
+        first_s, span_s = known[0] / PER_SECOND[own], (known[-1] - known[0]) / PER_SECOND[own]
+        if first_s > max(LATE_S, span_s) and (epoch := epoch_unit(float(known[0]))) is not None:
             told = f"the trace's first stamp, {_plain(known[0])}, is read as {WORDS[own]} since the start"
             return f"{told}; as Unix time in {WORDS[epoch]} it is {_date(known[0], epoch)}"
         if self.unit == AUTO and own == "s" and len(known) > 2 and _gap(known) >= ORDINARY_S:

@@ -170,6 +170,8 @@ def test_a_stated_unit_in_which_the_stamps_are_no_unix_times_is_told(tmp_path):
     assert trace.arrival_s.tolist() == [1_700_000, 1_700_000.009]
     assert "1700000000, is read as milliseconds" in trace.doubt
     assert "as Unix time in seconds it is 2023-11-14 22:13:20" in trace.doubt
+    path.write_text("arrival_ns,prompt_tokens,output_tokens\n200000000,1,1\n1700000000,1,1\n")  # 0.2 s, not 1976
+    assert read_trace(path).doubt == ""
 
 
 def test_a_unit_of_azures_time_stamps_is_refused(tmp_path):

@@ -248,7 +248,8 @@ def test_answers_from_many_runs_say_it_first_and_for_which_variant(tmp_path):
     assert [one["text"].partition(" ")[0] for one in whole] == ["kernels"]
     assert warned_if_built(load(path, sets={"model": "llama-3.1-405b"})) == []  # it does not fit
     newer = ["engine.preset=vllm-0.24", "workload.requests=40"]
-    theory, knob = check_theory(path, sets=newer, replications=2), tradeoff(str(path), "engine.max_num_seqs", [8], sets=newer)
+    theory = check_theory(path, sets=newer, replications=2)
+    knob = tradeoff(str(path), "engine.max_num_seqs", [8], sets=newer)
     assert [one["code"] for one in theory["warnings"]] == ["kernel_version"] == [one["code"] for one in knob.warnings]
     assert tradeoff_screen.told(knob)["warnings"] == list(knob.warnings)
     assert all(text.startswith("warning: kernels") for text in (theory_text(theory), tradeoff_screen.screen(knob)))
