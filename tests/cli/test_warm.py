@@ -18,13 +18,15 @@ gpu: a100-sxm-80gb
 """
 
 
-def test_a_scenario_is_made_short_and_run(tmp_path, capsys):
+@pytest.mark.parametrize("watched", [True, False])
+def test_a_scenario_is_made_short_and_run(tmp_path, capsys, monkeypatch, watched):
     path = tmp_path / "long.yaml"
     path.write_text(SCENARIO)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: watched)
     assert main(["warm", str(path)]) == 0
     told = capsys.readouterr()
     assert f"{path}: compiled engine" in told.out and "machine code is kept in" in told.out
-    assert "1 of 1" in told.err
+    assert ("1 of 1" in told.err) == watched
 
 
 def test_a_mistake_is_told_before_anything_is_compiled(tmp_path, capsys):
