@@ -200,13 +200,6 @@ class Objective:
             rows = rows & ~(completed(table) & (table.generated_tokens < 2))
         return rows
 
-    def met(self, table: RequestTable) -> np.ndarray:
-        """Mask of the requests that completed within every limit, bool[rows]."""
-        kept, start_ns = completed(table), self.start_ns(table)
-        for target, limit in self.limits_s.items():
-            kept = kept & meets(table, target, limit, start_ns)
-        return kept
-
     def start_ns(self, table: RequestTable) -> np.ndarray:
         """When the clock of each request starts, int64[rows]."""
         return table.arrival_ns if self.counted_from == SENT else table.intended_ns
