@@ -12,7 +12,7 @@ from llmqsim.requests import UNSET, Outcome
 from tests.laws.client_cases import ClientCase, client_cases
 
 SHORT = settings(max_examples=80, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-LONG = settings(max_examples=3000, deadline=None, suppress_health_check=list(HealthCheck))
+LONG = settings(max_examples=1500, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def check_requests(case: ClientCase) -> None:

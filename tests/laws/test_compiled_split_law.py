@@ -6,7 +6,7 @@ import pytest
 
 from tests.laws.compiled_split_cases import differences, split_case
 
-SHORT, LONG = range(500), range(500, 15_500)
+SHORT, LONG = range(500), range(500, 6_500)
 
 
 def check(seeds: range) -> None:

@@ -13,7 +13,7 @@ from llmqsim.requests import Outcome
 from tests.laws.cases import Case, cases
 
 SHORT = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-LONG = settings(max_examples=3000, deadline=None, suppress_health_check=list(HealthCheck))
+LONG = settings(max_examples=1500, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def check_requests(case: Case) -> None:

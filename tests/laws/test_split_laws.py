@@ -10,7 +10,7 @@ from llmqsim.requests import UNSET, Handoff, Outcome
 from tests.laws.split_cases import LANE, SplitCase, split_cases
 
 SHORT = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-LONG = settings(max_examples=3000, deadline=None, suppress_health_check=list(HealthCheck))
+LONG = settings(max_examples=1500, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def check_requests(case: SplitCase) -> None:
