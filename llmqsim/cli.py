@@ -119,13 +119,6 @@ def _parser() -> argparse.ArgumentParser:
     metrics.add_argument("--json", metavar="OUT", help="write every figure as JSON")
     metrics.set_defaults(command=_metrics)
 
-    workload = commands.add_parser("workload", help="make a length table from your own trace")
-    actions = workload.add_subparsers(title="actions", required=True, metavar="ACTION")
-    fit = actions.add_parser("fit", help="fit prompt and output lengths and print how well they fit")
-    fit.add_argument("trace", metavar="TRACE", help="CSV or .gz: arrival_s, prompt_tokens, output_tokens; or Azure's")
-    fit.add_argument("-o", "--output", required=True, metavar="LENGTHS.yaml", help="where to write the table")
-    fit.set_defaults(command=_workload_fit)
-
     schema = commands.add_parser("schema", help="what a scenario may hold: JSON Schema, or a table for reading")
     schema.add_argument("--markdown", action="store_true", help="print the table")
     schema.add_argument("--policies", action="store_true", help="print every policy, with its parameters and source")
@@ -141,6 +134,7 @@ def _parser() -> argparse.ArgumentParser:
         cli_tradeoff,
         cli_validate,
         cli_warm,
+        cli_workload,
     )
 
     cli_planner.add_commands(commands)
@@ -152,6 +146,7 @@ def _parser() -> argparse.ArgumentParser:
     cli_validate.add_commands(commands)
     cli_claims.add_commands(commands)
     cli_warm.add_commands(commands)
+    cli_workload.add_commands(commands)
 
     bench = commands.add_parser("bench", help="how fast is the simulator on this machine?")
     bench.add_argument("--case", action="append", default=[], metavar="CASE", help="only this case; see docs/benchmarks.md")
@@ -281,13 +276,6 @@ def _metrics(arguments: argparse.Namespace) -> int:
     if arguments.json is not None:
         files.write_json(measured, arguments.json)
     _say(events_screen(measured))
-    return EXIT_OK
-
-
-def _workload_fit(arguments: argparse.Namespace) -> int:
-    from llmqsim.workload.fit import fit_file
-
-    _say(fit_file(arguments.trace, arguments.output))
     return EXIT_OK
 
 

@@ -1,4 +1,7 @@
-"""Files of other programs, told by their content, so that a refusal can name them and say what would be right."""
+"""Files of other programs, told by their content, so that a refusal can name them and say what would be right.
+
+Those that hold requests are read where a trace is expected (workload/reading/catalogue.py).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,8 @@ HEAD = 1 << 16
 """bytes of a file that are looked at"""
 TO_TRACE = "write one row a request with arrival_s, prompt_tokens, output_tokens"
 NO_REQUESTS = f"it has no single requests in it; log them, and {TO_TRACE}"
-TEXTS = f"it holds texts: count their tokens with the model's tokenizer, and {TO_TRACE}"
+READ = "it is read as a trace (`llmqsim workload inspect FILE`, or `workload convert FILE OUT.csv`)"
+SCRAPES = "of vLLM, two scrapes are read by `llmqsim workload convert` (docs/traces.md)"
 VALIDATE = "compare it with a simulation by `llmqsim validate FILE --server SERVER.yaml --out DIR` (docs/validate.md)"
 
 
@@ -30,36 +34,17 @@ def _format(name: str, keys: str, advice: str) -> Format:
     return Format(name, frozenset(part.strip() for part in keys.split("|")), advice)
 
 
-def _renamed(arrival: str, prompt: str, output: str, more: str = "") -> str:
-    """The sentence for a format whose columns mean the same as ours."""
-    return f"rename {arrival}, '{prompt}' to prompt_tokens, '{output}' to output_tokens{more}"
-
-
 JSON_FORMATS: tuple[Format, ...] = (
-    _format(
-        "a Qwen-Bailian trace (JSON lines)", "chat_id | timestamp | input_length | output_length",
-        "write it as CSV: "
-        + _renamed(
-            "'timestamp' (seconds) to arrival_s", "input_length", "output_length",
-            ", hash_ids (spaces between) to prefix_hash_blocks",
-        ),
-    ),
-    _format(
-        "a Mooncake trace (JSON lines)", "timestamp | input_length | output_length",
-        "write it as CSV: "
-        + _renamed(
-            "'timestamp' (milliseconds) to arrival_ms", "input_length", "output_length",
-            ", hash_ids (spaces between) to prefix_hash_blocks",
-        ),
-    ),
-    _format("OpenTelemetry spans (OTLP JSON)", "resourceSpans", f"take one span a request, and {TO_TRACE}"),
+    _format("a Qwen-Bailian trace (JSON lines)", "chat_id | timestamp | input_length | output_length", READ),
+    _format("a Mooncake trace (JSON lines)", "timestamp | input_length | output_length", READ),
+    _format("OpenTelemetry spans (OTLP JSON)", "resourceSpans", READ),
     _format("Jaeger spans (JSON)", "traceID | spanID", f"take one span a request, and {TO_TRACE}"),
-    _format("OpenTelemetry spans (JSON)", "trace_id | span_id", f"take one span a request, and {TO_TRACE}"),
+    _format("OpenTelemetry spans (JSON)", "trace_id | span_id", READ),
     _format("spans of a tracer (JSON)", "traceId | spanId", f"take one span a request, and {TO_TRACE}"),
     _format("Zipkin spans (JSON)", "traceId | localEndpoint", f"take one span a request, and {TO_TRACE}"),
-    _format("ShareGPT conversations (JSON)", "conversations", TEXTS),
-    _format("recorded chats (JSON)", "messages", TEXTS),
-    _format("recorded chats (JSON)", "conversation", TEXTS),
+    _format("ShareGPT conversations (JSON)", "conversations", READ),
+    _format("recorded chats (JSON)", "messages", READ),
+    _format("recorded chats (JSON)", "conversation", READ),
     _format("an answer of Prometheus (JSON)", "resultType", NO_REQUESTS),
     _format("a profile in Chrome's trace format (JSON)", "traceEvents", NO_REQUESTS),
     _format("samples of k6 (JSON lines)", "metric | type | data", NO_REQUESTS),
@@ -71,27 +56,15 @@ JSON_FORMATS: tuple[Format, ...] = (
 )
 """by keys anywhere near the beginning; the first that fits"""
 CSV_FORMATS: tuple[Format, ...] = (
+    _format("a BurstGPT trace", "Timestamp | Request tokens | Response tokens", READ),
+    _format("a trace of Vidur", "arrived_at | num_prefill_tokens | num_decode_tokens", READ),
+    _format("lengths of Vidur", "num_prefill_tokens | num_decode_tokens", READ),
+    _format("a trace of splitwise-sim", "prompt_size | token_size", READ),
+    _format("rates of ServeGen", "client_id | window_start_s | rate_rps", READ),
     _format(
-        "a BurstGPT trace", "Timestamp | Request tokens | Response tokens",
-        _renamed(
-            "'Timestamp' (seconds) to arrival_s", "Request tokens", "Response tokens",
-            " ('Total tokens' is their sum), and leave out the failed ones, which have 0 response tokens",
-        ),
+        "lengths of ServeGen", "client_id | window_start_s | field | value | prob",
+        "give the file of rates beside it, which is read as a trace",
     ),
-    _format(
-        "a trace of Vidur", "arrived_at | num_prefill_tokens | num_decode_tokens",
-        _renamed("'arrived_at' to arrival_s", "num_prefill_tokens", "num_decode_tokens"),
-    ),
-    _format(
-        "lengths of Vidur", "num_prefill_tokens | num_decode_tokens",
-        _renamed("an empty column to arrival_s", "num_prefill_tokens", "num_decode_tokens"),
-    ),
-    _format(
-        "a trace of splitwise-sim", "prompt_size | token_size",
-        _renamed("'arrival_timestamp' to arrival_s", "prompt_size", "token_size"),
-    ),
-    _format("rates of ServeGen", "client_id | window_start_s | rate_rps", NO_REQUESTS),
-    _format("lengths of ServeGen", "client_id | window_start_s | field | value | prob", NO_REQUESTS),
     _format("statistics of Locust", "Request Count | Failure Count", NO_REQUESTS),
     _format("a history of Locust", "User Count | Requests/s", NO_REQUESTS),
     _format("failures of Locust", "Method | Name | Error | Occurrences", NO_REQUESTS),
@@ -126,8 +99,8 @@ MAGIC: tuple[tuple[bytes, str], ...] = (
 LINES: tuple[tuple[str, str], ...] = (
     (r"\Aversion https://git-lfs", "a pointer of git-lfs and not the file itself; run `git lfs pull`"),
     (r"(?im)\A\s*<(!doctype|html|\?xml)", "a page (HTML or XML) and not the file itself; download the raw file"),
-    (r"(?m)^# (HELP|TYPE) \S+", f"metrics in Prometheus' text format: {NO_REQUESTS}"),
-    (r'(?m)\A[a-zA-Z_:][\w:]*\{\w+="[^"\n]*".*\} \S+$', f"metrics in Prometheus' text format: {NO_REQUESTS}"),
+    (r"(?m)^# (HELP|TYPE) \S+", f"metrics in Prometheus' text format: {NO_REQUESTS}; {SCRAPES}"),
+    (r'(?m)\A[a-zA-Z_:][\w:]*\{\w+="[^"\n]*".*\} \S+$', f"metrics in Prometheus' text format: {NO_REQUESTS}; {SCRAPES}"),
     (r"(?m)\A(\(.*?\) )?(INFO|WARNING|DEBUG|ERROR) \d\d-\d\d ", f"the log of a server; {TO_TRACE}"),
     (r"(?m)\A\S+ \S+ \S+ \[\d\d/\w{3}/\d{4}:", f"the access log of a web server: it has no token counts; {TO_TRACE}"),
     (r"(?m)^kind: *bins *$", "a length table; use it as `lengths: {file: FILE}`"),

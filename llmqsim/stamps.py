@@ -85,6 +85,14 @@ class Clock:
         origin = known[0] if known[0] / PER_SECOND[own] >= EPOCH_S else 0.0
         return (stamps - origin) / PER_SECOND[own]
 
+    def origin(self, stamps: np.ndarray) -> float | None:
+        """Unix time, s, from which `seconds` counts; None where the stamps are no Unix times."""
+        known = stamps[np.isfinite(stamps)]
+        if not len(known):
+            return None
+        first_s = float(known[0]) / PER_SECOND[self._unit()]
+        return first_s if first_s >= EPOCH_S else None
+
     def relative(self, stamps: np.ndarray) -> np.ndarray:
         """Stamps of whatever unit on a scale of their own, for who only asks which came first."""
         known = stamps[np.isfinite(stamps)]

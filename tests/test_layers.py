@@ -58,7 +58,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "benchmark": FOUNDATION | DATA | {"simulation", "scenario", "scenario.build", "report", "cost"},
     "sweep": FOUNDATION | {"scenario", "simulation", "planner"},
     "cli": FOUNDATION | DATA | {"benchmark", "result", "metrics", "simulation", "scenario", "report", "workload", "cost", "engine"}
-    | {"cli_advise", "cli_calibrate", "cli_claims", "cli_gate", "cli_planner", "cli_sweep", "cli_tradeoff", "cli_validate", "cli_warm"}
+    | {"cli_advise", "cli_calibrate", "cli_claims", "cli_gate", "cli_planner", "cli_sweep", "cli_tradeoff", "cli_validate", "cli_warm", "cli_workload"}
     | {"cli_hints"},
     "cli_hints": {"errors", "scenario"},
     "tradeoff": FOUNDATION | {"scenario", "simulation", "metrics", "planner"},
@@ -69,6 +69,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cli_claims": FOUNDATION | {"claims", "report", "cli_planner"},
     "warm": FOUNDATION | {"scenario", "simulation"},
     "cli_warm": FOUNDATION | {"warm"},
+    "cli_workload": FOUNDATION | {"report", "workload"},
     "cli_tradeoff": FOUNDATION | {"report", "tradeoff"},
     "cli_sweep": FOUNDATION | {"report", "sweep"},
     "cli_advise": FOUNDATION | {"planner", "report", "cli_planner"},

@@ -16,12 +16,19 @@ from llmqsim.stamps import CHOICES
 class Trace(Spec):
     """Replay of a recorded trace: it replaces both arrivals and lengths. `trace: FILE` is short for `{file: FILE}`."""
 
-    file: File = Field(description="Trace file (.csv or .csv.gz), relative to the file that names it.")
-    format: Annotated[str, rules.choice("auto", "llmqsim", "azure")] = Field(
-        "auto",
-        description="`llmqsim`: columns arrival_s, prompt_tokens, output_tokens, if wanted class, tenant, priority, "
-        "max_tokens; `azure`: the Azure LLM inference trace; `auto`: told by the header.",
+    file: File = Field(
+        description="Trace file (of any format that `llmqsim workload formats` lists, plain or packed), or a traffic "
+        "model of `llmqsim workload fit --traffic`, relative to the file that names it."
     )
+    format: Annotated[str, rules.text("the name of a trace format, or auto", "azure")] = Field(
+        "auto",
+        description="A name that `llmqsim workload formats` lists, such as `llmqsim` (columns arrival_s, prompt_tokens, "
+        "output_tokens, if wanted class, tenant, priority, max_tokens) or `azure`; `auto`: told by the content.",
+    )
+    columns: Annotated[str, rules.text("OURS=THEIRS, parted by commas", "arrival_s=ts,prompt_tokens=t_in")] | None = Field(
+        None, description="What the file calls our columns, such as `arrival_s=ts,prompt_tokens=t_in,output_tokens=t_out`."
+    )
+    skip_bad: Flag = Field(False, description="Leave out rows that can't be read, and say how many and which?")
     time_unit: Annotated[str, rules.choice(*CHOICES)] = Field(
         "auto",
         description="Unit of the numbers in the arrival column. `auto`: as the column's name says (arrival_s, arrival_ms, "
@@ -143,8 +150,10 @@ class Prefix(Spec):
     order: Annotated[str, rules.choice("random", "round_robin")] = Field(
         "random", description="Which prompt (or, without recurring ones, which group) comes next."
     )
-    hash_block_tokens: Count = Field(
-        512, description="Tokens of a block that an id in the trace's column prefix_hash_blocks stands for."
+    hash_block_tokens: Count | None = Field(
+        None,
+        description="Tokens of a block that an id in the trace's column prefix_hash_blocks stands for; if absent, as the "
+        "trace's format says (Qwen-Bailian 16), else 512.",
     )
     warm: Flag = Field(
         False, description="Is all of it cached before the first request arrives, as far as the pool goes?"

@@ -110,7 +110,7 @@ def _nobody(duration: float | None) -> str:
 def _prefixes(spec: dict, rows: Rows, which: np.ndarray, block_size: int, seed: int, replication: int):
     """Shared KV blocks, from the trace's own ids or as the spec says; None when nothing is shared."""
     if rows.prefix_ids is not None:
-        tokens = spec.get("hash_block_tokens") or TRACE_HASH_BLOCK_TOKENS
+        tokens = spec.get("hash_block_tokens") or rows.hash_tokens or TRACE_HASH_BLOCK_TOKENS
         key = "workload.prefix.hash_block_tokens"
         made = prefix.trace_blocks(rows.prefix_ids, rows.prompt, tokens, block_size, key)
     else:

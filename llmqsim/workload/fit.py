@@ -10,6 +10,7 @@ from llmqsim.errors import DataError
 from llmqsim.files import check_outputs, write_text
 from llmqsim.workload.fit_report import compare, report_text, summary
 from llmqsim.workload.length_table import Histogram, LengthTable
+from llmqsim.workload.reading.options import How
 from llmqsim.workload.trace import Trace, read_trace
 
 MIN_ROWS = 100
@@ -118,14 +119,16 @@ def fit_trace(trace: Trace, about: dict) -> tuple[LengthTable, dict]:
     return table, errors
 
 
-def fit_file(path: str | Path, out: str | Path, about: dict | None = None, head: str = "") -> str:
+def fit_file(
+    path: str | Path, out: str | Path, about: dict | None = None, head: str = "", how: How | None = None
+) -> str:
     """Fit the lengths of a trace file, write the table to `out` and return the report to print.
 
-    head : comment lines that open the file. Raises DataError when the trace can't be read or has too few rows, or
+    head : comment lines that open the file. how : it is to be read. Raises DataError when the trace can't be read or has too few rows, or
     `out` can't be written; then nothing is written.
     """
     check_outputs({"--output": out}, inputs=[path])
-    trace = read_trace(path, need_times=False)
+    trace = read_trace(path, need_times=False, how=how)
     if len(trace) < MIN_ROWS:
         raise DataError(f"{path}: has {len(trace)} rows; at least {MIN_ROWS} are needed to fit a length table")
     table, errors = fit_trace(trace, {"name": Path(out).stem, "source": trace.source, **(about or {})})

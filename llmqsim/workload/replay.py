@@ -10,6 +10,7 @@ from llmqsim.errors import DataError, ScenarioError
 from llmqsim.stamps import AUTO
 from llmqsim.units import NS_PER_S
 from llmqsim.workload.arrivals import to_ns
+from llmqsim.workload.reading.options import How, parse_columns
 from llmqsim.workload.rows import Rows
 from llmqsim.workload.trace import Trace, read_trace
 
@@ -20,9 +21,13 @@ def replay(given: dict, folder: Path, notes: list[str]) -> Rows:
     clash = [k for k in ("arrivals", "lengths") if k in given]
     if clash:
         raise ScenarioError(f"workload.trace: replaces arrivals and lengths; remove workload.{clash[0]} or the trace")
-    trace = read_trace(
-        folder / spec["file"], format=spec.get("format") or "auto", time_unit=spec.get("time_unit") or AUTO
+    how = How(
+        format=spec.get("format") or AUTO,
+        columns=parse_columns(spec.get("columns") or "", "workload.trace.columns"),
+        time_unit=spec.get("time_unit") or AUTO,
+        skip_bad=bool(spec.get("skip_bad")),
     )
+    trace = read_trace(folder / spec["file"], how=how)
     scale = 1.0 if spec.get("rate_scale") is None else float(spec["rate_scale"])
     if not 0 < scale < float("inf"):
         raise ScenarioError(f"workload.trace.rate_scale: must be above 0 (got {scale:g})")
@@ -46,7 +51,7 @@ def replay(given: dict, folder: Path, notes: list[str]) -> Rows:
     rate = (kept - 1) / span_s if span_s else float("inf")
     rows = Rows(times, trace.prompt_tokens[:kept], trace.output_tokens[:kept], rate, trace.source, doubt=trace.doubt)
     if trace.prefix_ids is not None:
-        rows.prefix_ids = trace.prefix_ids[:kept]
+        rows.prefix_ids, rows.hash_tokens = trace.prefix_ids[:kept], trace.hash_tokens
     if trace.max_tokens is not None:
         rows.max_tokens = trace.max_tokens[:kept]
     _label(rows, trace, kept, given.get("classes") or {}, folder / spec["file"], notes)

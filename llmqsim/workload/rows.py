@@ -32,6 +32,8 @@ class Rows:
     loops: tuple[Loop, ...] = field(default=())
     prefix_ids: list[list[int]] | None = None
     """block ids of each prompt, from a trace that has them"""
+    hash_tokens: int = 0
+    """tokens of such a block, where the trace's format says so"""
     max_tokens: np.ndarray | None = None
     """most tokens that each client allowed, 0 where it set no limit; None: nobody said"""
     doubt: str = ""

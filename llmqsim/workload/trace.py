@@ -1,39 +1,25 @@
-"""Request traces: our own CSV columns and the Azure LLM inference CSV, plain or gzipped, a million rows in a second.
+"""Request traces of any format that is read (reading/catalogue.py): recognised by content, or as the user says.
 
-A clean file is read by pandas in one pass. When anything is odd (a quote, a value that isn't a number, a short row),
-the file is read again by the `csv` module (`trace_faults.py`), which knows line numbers. Files of other formats are
-refused by name (`formats.py`), and so are time stamps whose unit is doubtful (`stamps.py`).
+`reading/route.py` decides what a file is and where its columns lie; `reading/sheet.py` judges its rows. Files of other formats are refused by name (`formats.py`), and so are time stamps whose unit is doubtful
+(`stamps.py`).
 """
 
 from __future__ import annotations
 
-import contextlib
-import io
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
-from llmqsim.errors import DataError, ScenarioError, or_known
-from llmqsim.formats import column_hint, fields, refuse_foreign
-from llmqsim.memory import require
-from llmqsim.stamps import AUTO, Clock, columns, unit
-from llmqsim.workload.files import read_text
-from llmqsim.workload.trace_columns import LABELS, MAX_TOKENS, PREFIX_IDS, labels, limits, prefix_ids
-from llmqsim.workload.trace_faults import Rows, Times, checked_rows, is_clean, timestamps_s
+from llmqsim.errors import DataError
+from llmqsim.stamps import AUTO
+from llmqsim.workload.reading.catalogue import TABLE, TraceFormat
+from llmqsim.workload.reading.options import MAX_TOKENS, NUMBERS, PREFIX_IDS, How
+from llmqsim.workload.reading.route import OURS, WHAT, route
+from llmqsim.workload.reading.sheet import Judged, Sheet, judge
+from llmqsim.workload.trace_columns import labels, limits, prefix_ids, sessions
 
-WHAT = "a trace (CSV with the columns arrival_s, prompt_tokens, output_tokens)"
-FORMATS: dict[str, tuple[str, str, str]] = {
-    "llmqsim": ("arrival_s", "prompt_tokens", "output_tokens"),
-    "azure": ("TIMESTAMP", "ContextTokens", "GeneratedTokens"),
-}
-ARRIVALS = columns("arrival")
-"""names that the arrival column of our own format may have, and the unit that each states"""
-NOT_USED_YET = ("session_id", "turn", "new_prompt_tokens", "cached_tokens", "reasoning_tokens")
-"""Columns that mean something to a server and that this version doesn't act on: the reader is told."""
-BYTES_PER_BYTE = 4
-"""memory for reading a plain trace: its bytes, its text, its bytes once more, its numbers"""
 QUANTISED_SHARE = 0.5
 
 
@@ -54,6 +40,17 @@ class Trace:
     """column max_tokens: most tokens that each client allowed, int64[n], 0 where a cell is empty; None: no column"""
     doubt: str = ""
     """why arrivals may be in another unit than the one in which they were read"""
+    hash_tokens: int = 0
+    """tokens of a block of prefix_ids, where the format says so; 0: it does not"""
+    session: np.ndarray | None = None
+    """int64[n], sessions numbered from 0, -1 where a request belongs to none; None when the file has no such column"""
+    numbers: dict[str, np.ndarray] = field(default_factory=dict)
+    """turn, new_prompt_tokens, cached_tokens, reasoning_tokens where the file has them and they were asked for"""
+    start_s: float | None = None
+    """Unix time at which arrival_s is 0, where the file says so"""
+    left_out: tuple[str, ...] = ()
+    """what skip_bad left out: the first faults, then how many more"""
+    rows_left_out: int = 0
 
     def __len__(self) -> int:
         return len(self.prompt_tokens)
@@ -65,129 +62,102 @@ class Trace:
 
 
 def read_trace(
-    path: str | Path, format: str = "auto", need_times: bool = True, time_unit: str = AUTO
+    path: str | Path,
+    format: str = "auto",
+    need_times: bool | None = True,
+    time_unit: str = AUTO,
+    how: How | None = None,
+    extras: bool = False,
 ) -> Trace:
     """Read a trace.
 
-    format : "llmqsim" (numbers, or time stamps with a date), "azure" (time stamps), or "auto", by the header. Time
-    stamps and Unix times count from the first row.
-    need_times : refuse a file whose arrival column is empty (it can still be used for lengths), or whose unit is
-    doubtful (lengths don't depend on it).
-    time_unit : of numbers, one of stamps.CHOICES. Raises DataError naming file, line, column and value, at most 20
-    faults at once.
+    format : a name of reading.catalogue.FORMATS, or "auto", by content. Time stamps and Unix times count from the first
+    row. need_times : refuse a file whose arrival column is empty (it can still be used for lengths), or whose unit is
+    doubtful (lengths don't depend on it); None: refuse doubtful units, but not a file without times. time_unit : of numbers, one of stamps.CHOICES. how : all that may be said of
+    a file, in place of format and time_unit. extras : read sessions and counts of cached tokens, too, for who uses
+    them. Raises DataError naming file, line, column and value, at most 20 faults at once.
     """
-    with contextlib.suppress(OSError, ValueError):  # what is wrong with the file itself, read_text says
-        size = os.stat(path).st_size
-        require(size * BYTES_PER_BYTE, f"workload.trace: {size:,} bytes of trace", "cut the file into parts")
-    unit(time_unit, "workload.trace.time_unit")
-    text = read_text(path, WHAT)
-    ours = [(arrival, *FORMATS["llmqsim"][1:]) for arrival in ARRIVALS]
-    refuse_foreign(path, text, WHAT, [*ours, FORMATS["azure"]])
-    line = text.partition("\n")[0]
-    header = fields(line)
-    format = _format(header, format)
-    names = _columns(header, format, path)
-    times = Times(names[0], format == "azure", Clock(time_unit, names[0], str(path)), need_times)
-    if times.dated:
-        times.clock.refuse_stated()
-    rows = _fast(text, header, names, times) or checked_rows(text, header, names, times, str(path))
-    if not len(rows.prompt) or len(line) + 1 >= len(text):
-        raise DataError(f"{path}: has a header and no rows; {WHAT} was expected")
-    if need_times and np.isnan(rows.arrival_s[0]):
-        raise DataError(
-            f"{path}: column '{names[0]}' is empty: the file has lengths only. Use it for lengths: "
-            f"`llmqsim workload fit {path} -o lengths.yaml`, then `lengths: {{file: lengths.yaml}}` with arrivals"
-        )
-    source = f"trace {Path(path).name}" + (" (Azure format)" if format == "azure" else "")
-    notes, more = tuple(_notes(header, rows)), labels(text, header, len(rows.prompt), path)
-    return Trace(
-        rows.arrival_s,
-        rows.prompt,
-        rows.output,
-        source,
-        notes,
-        {name: column for name, column in more.items() if name in LABELS},
-        prefix_ids(more.get(PREFIX_IDS), path),
-        limits(more.get(MAX_TOKENS), rows.output, path),
-        rows.doubt,
+    how = how or How(format=format, time_unit=time_unit)
+    path = os.fspath(path)
+    sheet, kind, clock = route(path, how, extras)
+    if not len(sheet) and not sheet.faults:
+        _nothing(path, sheet, kind)
+    if need_times and sheet.absent and len(sheet):
+        raise DataError(_lengths_only(path, sheet, kind))
+    failed = _drop_failed(sheet) if kind.failed else ""
+    judged = judge(sheet, clock, need_times is not False, how.skip_bad)
+    if not len(judged.arrival_s):
+        shown = judged.left_out[:1]
+        raise DataError(f"{path}: no request is left of {len(sheet):,} rows; the others were left out", *shown)
+    made = _trace(path, sheet, kind, judged, extras)
+    return replace(made, notes=(*((failed,) if failed else ()), *made.notes))
+
+
+def _drop_failed(sheet: Sheet) -> str:
+    """Rows without tokens, of a format in which those are requests that failed: out, and the sentence that says so."""
+    failed = (sheet.output == 0) | (sheet.prompt == 0)
+    count = int(failed.sum())
+    if not count:
+        return ""
+    keep = np.flatnonzero(~failed)
+    place = {int(row): i for i, row in enumerate(keep.tolist())} if sheet.odd else {}
+    sheet.lines = (np.arange(2, len(failed) + 2) if sheet.lines is None else sheet.lines)[keep]
+    sheet.odd = {place[row]: texts for row, texts in sheet.odd.items() if row in place}
+    sheet.stamps, sheet.prompt, sheet.output = sheet.stamps[keep], sheet.prompt[keep], sheet.output[keep]
+    sheet.more = {name: column[keep] for name, column in sheet.more.items()}
+    return f"{count:,} of {len(failed):,} rows have 0 tokens: requests that failed, left out"
+
+
+def _nothing(path: str, sheet: Sheet, kind: TraceFormat) -> None:
+    more = f" ({'; '.join(sheet.notes)})" if sheet.notes else ""
+    if kind.kind != TABLE:
+        raise DataError(f"{path}: format {kind.name}: holds no request with token counts{more}")
+    raise DataError(f"{path}: has a header and no rows{more}; {WHAT} was expected")
+
+
+def _lengths_only(path: str, sheet: Sheet, kind: TraceFormat) -> str:
+    why = f"column '{sheet.names[0]}' is empty: the file" if sheet.names[0] and kind is OURS else f"format {kind.name}"
+    return (
+        f"{path}: {why} has lengths only. Use it for lengths: "
+        f"`llmqsim workload fit {path} -o lengths.yaml`, then `lengths: {{file: lengths.yaml}}` with arrivals"
     )
 
 
-def _format(header: list[str], format: str) -> str:
-    if format == "auto":
-        return "azure" if set(FORMATS["azure"]) & set(header) else "llmqsim"
-    if format not in FORMATS:
-        hint = or_known(str(format), ("auto", *FORMATS))
-        raise ScenarioError(f"workload.trace.format: unknown (got '{format}'){hint}")
-    return format
+def _trace(path: str, sheet: Sheet, kind: TraceFormat, judged: Judged, extras: bool) -> Trace:
+    prompt, output = (column[judged.kept].astype(np.int64) for column in (sheet.prompt, sheet.output))
+    more = {name: column[judged.kept] for name, column in sheet.more.items()}
+    title = {"llmqsim": "", "azure": " (Azure format)"}.get(kind.name, f" (format {kind.name})")
+    return Trace(
+        judged.arrival_s,
+        prompt,
+        output,
+        f"trace {Path(path).name}{title}",
+        tuple(_notes(sheet, judged, extras)),
+        labels(more, path),
+        prefix_ids(more.get(PREFIX_IDS), path),
+        limits(more.get(MAX_TOKENS), output, path),
+        judged.doubt,
+        kind.hash_tokens,
+        sessions(more) if extras else None,
+        {name: more[name] for name in NUMBERS[1:] if name in more},
+        judged.start_s,
+        judged.left_out,
+        judged.rows_left_out,
+    )
 
 
-def _columns(header: list[str], format: str, path: str | Path) -> tuple[str, str, str]:
-    """The names of arrival, prompt and output in this file. Raises DataError for those that are missing or doubled."""
-    arrival, *lengths = FORMATS[format]
-    found = [name for name in header if name in ARRIVALS] if format == "llmqsim" else []
-    if len(set(found)) > 1:
-        raise DataError(f"{path}:1: columns {' and '.join(found)} are both arrivals; keep one")
-    names = (*(found[:1] or [arrival]), *lengths)
-    shown = ", ".join(header)[:120]
-    faults = []
-    for column in names:
-        if header.count(column) > 1:
-            faults.append(f"{path}:1: column '{column}' stands twice in the header (got {shown}); keep one")
-        elif column not in header:
-            hint = column_hint(column, [h for h in header if h not in names])
-            faults.append(f"{path}:1: no column '{column}' (got {shown}){hint}")
-    if faults:
-        stop = "" if faults[-1].endswith("?") else "."
-        ours, azures = (", ".join(FORMATS[name]) for name in ("llmqsim", "azure"))
-        faults[-1] += f"{stop} The header must name {ours}, or Azure's {azures}"
-        raise DataError(*faults)
-    return names
-
-
-def _fast(text: str, header: list[str], columns: tuple[str, ...], times: Times) -> Rows | None:
-    """Read with pandas; None when anything at all is odd, so that the careful reader says what."""
-    import pandas as pd
-
-    raw = text.encode()
-    if b'"' in raw or not _rectangular(raw, len(header)):
-        return None
-    position = [header.index(c) for c in columns]
-    kinds = {position[0]: str if times.dated else np.float64, position[1]: np.float64, position[2]: np.float64}
-    try:
-        frame = pd.read_csv(
-            io.BytesIO(raw), header=None, skiprows=1, usecols=position, dtype=kinds, na_filter=not times.dated,
-            skip_blank_lines=True,
-        )  # fmt: skip
-    except (ValueError, OverflowError):
-        return None
-    first = frame[position[0]]
-    prompt, output = frame[position[1]].to_numpy(), frame[position[2]].to_numpy()
-    arrival_s = timestamps_s(first) if times.dated else times.seconds(first.to_numpy())
-    if not is_clean(arrival_s, prompt, output):
-        return None
-    notes, doubt = ((), "") if times.dated else (times.notes(first.to_numpy()), times.doubt(first.to_numpy()))
-    return Rows(arrival_s, prompt.astype(np.int64), output.astype(np.int64), notes, doubt)
-
-
-def _rectangular(raw: bytes, width: int) -> bool:
-    """Does every line have `width` fields? pandas would silently fill or drop the rest. No quotes in `raw`."""
-    data = np.frombuffer(raw, dtype=np.uint8)
-    ends = np.flatnonzero(data == ord("\n"))
-    if not len(ends) or ends[-1] != len(data) - 1:
-        ends = np.append(ends, len(data))
-    commas = np.searchsorted(np.flatnonzero(data == ord(",")), ends)
-    return bool(np.all(np.diff(commas, prepend=0) == width - 1))
-
-
-def _notes(header: list[str], rows: Rows) -> list[str]:
+def _notes(sheet: Sheet, judged: Judged, extras: bool) -> list[str]:
     notes = []
-    unused = [name for name in NOT_USED_YET if name in header]
-    if unused:
-        notes.append(f"columns of the trace that are not used yet: {', '.join(unused)}")
-    notes += rows.notes
-    if len(rows.arrival_s) > 1 and not np.isnan(rows.arrival_s[0]):
-        equal = float(np.mean(np.diff(rows.arrival_s) == 0))
+    if sheet.unused and not extras:
+        notes.append(f"columns of the trace that are not used yet: {', '.join(sheet.unused)}")
+    notes += judged.notes
+    if judged.rows_left_out:
+        notes.append(
+            f"{judged.rows_left_out:,} rows of the trace were left out because they can't be read "
+            f"(skip_bad): {'; '.join(judged.left_out)}"
+        )
+    if len(judged.arrival_s) > 1 and not np.isnan(judged.arrival_s[0]):
+        equal = float(np.mean(np.diff(judged.arrival_s) == 0))
         if equal > QUANTISED_SHARE:
             notes.append(
                 f"{equal:.0%} of the trace's requests carry the time stamp of the one before: stamps are rounded, "

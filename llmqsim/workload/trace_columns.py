@@ -1,63 +1,46 @@
-"""Columns that a trace may have beside times and lengths: class, tenant, priority, prefix blocks, max_tokens."""
+"""Columns that a trace may have beside times and lengths: class, tenant, priority, prefix blocks, max_tokens, sessions."""
 
 from __future__ import annotations
 
-import io
 import math
-from pathlib import Path
+from collections.abc import Mapping
 
 import numpy as np
 
 from llmqsim.errors import DataError
 from llmqsim.workload.lengths import MAX_TOKENS as LARGEST
+from llmqsim.workload.reading.options import LABELS, MAX_TOKENS, PARENT, PREFIX_IDS
 
-LABELS = ("class", "tenant", "priority")
-PREFIX_IDS = "prefix_hash_blocks"
-MAX_TOKENS = "max_tokens"
-MAY_BE_EMPTY = (PREFIX_IDS, MAX_TOKENS)
+SESSION = "session_id"
 
 
-def labels(text: str, header: list[str], rows: int, path: str | Path) -> dict[str, np.ndarray]:
-    """These columns as text, object[rows] each. Raises DataError for a column named twice or an empty label."""
-    import pandas as pd
-
-    named = [name for name in (*LABELS, *MAY_BE_EMPTY) if name in header]
-    if not named:
-        return {}
-    twice = [name for name in named if header.count(name) > 1]
-    if twice:
-        raise DataError(f"{path}:1: column '{twice[0]}' stands twice in the header; keep one")
-    position = [header.index(name) for name in named]
-    frame = pd.read_csv(
-        io.StringIO(text), header=None, skiprows=1, usecols=position, dtype=str, na_filter=False, skip_blank_lines=True
-    )
-    if len(frame) != rows:
-        raise DataError(f"{path}: columns {', '.join(named)} have {len(frame)} rows, the lengths {rows}; check quotes")
-    found = {name: frame[header.index(name)].str.strip().to_numpy(dtype=object) for name in named}
+def labels(more: Mapping[str, np.ndarray], path: str) -> dict[str, np.ndarray]:
+    """Class, tenant and priority as text, object[n] each. Raises DataError for an empty label."""
+    found = {name: more[name] for name in LABELS if name in more}
     for name, column in found.items():
-        if name not in MAY_BE_EMPTY and (column == "").any():
+        if (column == "").any():
             row = int(np.flatnonzero(column == "")[0]) + 1
             raise DataError(f"{path}: column '{name}', request {row}: is empty; name one, or remove the column")
     return found
 
 
-def prefix_ids(column: np.ndarray | None, path: str | Path) -> list[list[int]] | None:
-    """Space-separated block ids as numbers. Raises DataError for the first that is none."""
+def prefix_ids(column: np.ndarray | None, path: str) -> list[list[int]] | None:
+    """Block ids as numbers, from lists or from text with spaces between. Raises DataError for the first that is none."""
     if column is None:
         return None
     ids = []
-    for row, text in enumerate(column.tolist()):
+    for row, cell in enumerate(column.tolist()):
         try:
-            ids.append([int(part) for part in text.split()])
-        except ValueError:
+            ids.append([int(part) for part in (cell if isinstance(cell, list) else cell.split())])
+        except (ValueError, TypeError):
             raise DataError(
                 f"{path}: column '{PREFIX_IDS}', request {row + 1}: must be whole numbers with spaces between "
-                f"(got '{text[:60]}')"
+                f"(got '{str(cell)[:60]}')"
             ) from None
     return ids
 
 
-def limits(column: np.ndarray | None, output: np.ndarray, path: str | Path) -> np.ndarray | None:
+def limits(column: np.ndarray | None, output: np.ndarray, path: str) -> np.ndarray | None:
     """Most tokens that each client allowed, int64[n], 0 where a cell is empty. Raises DataError.
 
     output : int64[n], tokens of the answers, none of which can be longer than its client allowed.
@@ -90,3 +73,29 @@ def _limit(text: str) -> float:
     except ValueError:
         return math.nan
     return value if 1 <= value <= LARGEST and value == int(value) else math.nan
+
+
+def _roots(own: np.ndarray, parent: np.ndarray) -> np.ndarray:
+    """The first of each chain of chats; a parent that is not in the file begins a chain. Parents come before children."""
+    root: dict[str, str] = {}
+    for chat, before in zip(own.tolist(), parent.tolist(), strict=True):
+        root[str(chat)] = root.get(str(before), str(chat))
+    return np.array([root[str(chat)] for chat in own.tolist()], dtype=object)
+
+
+def sessions(more: Mapping[str, np.ndarray]) -> np.ndarray | None:
+    """Sessions as numbers from 0 in order of their first request, int64[n]; -1 where a cell is empty; None: no column."""
+    if SESSION not in more:
+        return None
+    import pandas as pd
+
+    column = more[SESSION]
+    if PARENT in more:
+        column = _roots(column, more[PARENT])
+    codes, _ = pd.factorize(column)
+    empty = np.array([cell == "" for cell in column.tolist()]) if column.dtype == object else np.isnan(column)
+    if not empty.any():
+        return codes.astype(np.int64)
+    codes = np.where(empty, -1, codes)
+    _, codes[~empty] = np.unique(codes[~empty], return_inverse=True)
+    return codes.astype(np.int64)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmqsim.errors import DataError
-from llmqsim.workload import trace as module
+from llmqsim.workload.reading import delimited as module
 from llmqsim.workload.trace import read_trace
 
 HEAD = "arrival_s,prompt_tokens,output_tokens\n"
@@ -170,7 +170,7 @@ def test_azure_rows_are_checked_too(write):
         (HEAD.encode(), "has a header and no rows"),
         (HEAD.encode() + b"\n\n", "has a header and no rows"),
         (HEAD.replace("prompt_tokens", "promt_tokens").encode() + b"0,1,1\n", "did you mean 'promt_tokens'"),
-        (HEAD.replace(",", ";").encode() + b"0;1;1\n", "separate columns by commas"),
+        (HEAD.replace(",", " ").encode() + b"0 1 1\n", "separate columns by commas"),
         (b"0,1,1\n1,1,1\n", "The header must name arrival_s, prompt_tokens, output_tokens"),
         (b"arrival_s,prompt_tokens,prompt_tokens,output_tokens\n0,1,1,1\n", "stands twice in the header"),
         (AZURE.replace("ContextTokens", "Context").encode(), "no column 'ContextTokens'"),
