@@ -222,7 +222,7 @@ def test_two_scrapes_give_a_rate_and_lengths(write):
     assert "one scrape" in refused(first) and "--seconds" in refused(first, How(second=str(second)))
     trace = read_trace(first, how=How(second=str(second), seconds=80.0))
     # 100 more in 1..10 and 300 more in 11..100, whose tokens add up to 20,000
-    assert len(trace) == 400 and 0 <= trace.arrival_s.min() and trace.arrival_s.max() <= 80
+    assert len(trace) == 400 and trace.arrival_s.min() >= 0 and trace.arrival_s.max() <= 80
     for column in (trace.prompt_tokens, trace.output_tokens):
         assert (column <= 10).sum() == 100 and column.max() <= 100
         assert column.sum() == pytest.approx(20_000, rel=0.01)
