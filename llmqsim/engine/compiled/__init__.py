@@ -108,7 +108,7 @@ class Replicas:
             "marks": len(self._table) * at.MARKS if orders.needs_rows(self._batcher.order) else 0,
             "targets": classes * at.TARGETS,
             "times": victims.longest(self._table) + 2 if self._asks_times(servers) else 0,
-            "queue": len(self._table) * at.ENTRY if self._fixed else 0,
+            "queue": len(self._table) * at.ENTRY * orders.entries(self._batcher.order) if self._fixed else 0,
             **(self._crowd.sizes() if self._crowd else {}),
             **self._router.sizes(),
             "prefix": len(self._keys.kept) if self._keys else 0,
@@ -128,7 +128,7 @@ class Replicas:
             "HOST_KEYS": numbers if self._host_blocks else 0,
             "RESIDUES": block_size,
             "CLASSES": classes,
-            **dict.fromkeys(("SERVED", "QUEUED_OF", "MEMBERS_OF"), self._tenants),
+            **dict.fromkeys(orders.OF_TENANTS, self._tenants),
             "SLOTS": slots * at.SLOT,
         }
         for name, words in parts.items():
@@ -247,7 +247,7 @@ class Replicas:
             at.R_HOST_FREE: self._swap_blocks,
             at.R_COLD: self._cold_steps,
             at.R_TOP: at.NOBODY_IN_LINE,
-            at.R_REJOINED: at.NOBODY_IN_LINE,
+            **dict.fromkeys((at.R_REJOINED, at.R_LATE, at.R_TIMERS, at.R_STARVED), at.NOBODY_IN_LINE),
             at.R_LAST_SENT: -1,
             at.R_OLDEST_ROW: -1,
             at.R_RETRY_NS: at.NEVER,
@@ -256,6 +256,8 @@ class Replicas:
         }
         for word, value in values.items():
             self.arena[base + word] = value
+        for name in ("FIRST_OF", "REST_OF"):
+            self.arena[base + self._parts[name] :][: self._tenants] = at.NOBODY_IN_LINE
         nodes = self.arena[base + self._parts["NODES"] :]
         host = nodes[at.HOST_ENDS * at.NODE :]
         host[[at.N_NEXT, at.N_PREV]] = first = at.HOST_ENDS
@@ -272,6 +274,7 @@ class Replicas:
         self.arena[[at.G_SORTED, at.G_QUEUE, at.G_SLOPE]] = 1, self._place["queue"], fixed.slope
         entries = self._entries()
         entries[:, [at.Q_NEXT, at.Q_SLOT, at.Q_CHILD, at.Q_SIBLING]] = -1
+        entries[:, at.Q_LATER] = at.NOT_LATE
         entries[:, at.Q_LEVEL], entries[:, at.Q_BASE] = fixed.level, fixed.base_ns
 
     def _entries(self) -> np.ndarray:

@@ -168,6 +168,9 @@ LIMB = 1 << 60
     R_MEMORY,
     R_TAIL,
     R_FIRST,
+    R_TIMERS,
+    R_STARVED,
+    R_ACTIVES,
     R_LAST_SENT,
     R_OLDEST_ROW,
     R_RETRY_NS,
@@ -202,6 +205,10 @@ LIMB = 1 << 60
     R_SERVED,
     R_QUEUED_OF,
     R_MEMBERS_OF,
+    R_FIRST_OF,
+    R_REST_OF,
+    R_ACTIVE,
+    R_LISTED,
     R_SLOTS,
     # usage, as in records.ReplicaUsage
     U_STEPS,
@@ -222,7 +229,7 @@ LIMB = 1 << 60
     U_CUT,
     U_ABORTED,
     _END,
-) = range(97)
+) = range(104)
 R_CLOCKS = _END
 """four words, as rules.WAIT_*"""
 U_OUTSIDE = R_CLOCKS + 4
@@ -275,12 +282,16 @@ ABORTED = -2
 D_SLOT, D_TOKENS, D_SAMPLES, D_QUERY, D_KV, DRAFT = range(6)
 
 # A row of the request table in a queue that is sorted by keys, see queue/kernels.py.
-Q_NEXT, Q_LEVEL, Q_BASE, Q_SLOT, Q_RANK, Q_VALUE, Q_CHILD, Q_SIBLING, ENTRY = range(9)
+Q_NEXT, Q_LEVEL, Q_BASE, Q_SLOT, Q_RANK, Q_VALUE, Q_CHILD, Q_SIBLING, Q_BEFORE, Q_LATER, ENTRY = range(11)
 NOT_IN_LINE, FRONT, IN_ORDER = range(3)
 MARKS = 4
 """words that an ordering may keep for each row"""
 NO_LIMIT = _rules.NO_LIMIT
 NOBODY_IN_LINE = -1
+REJOINS = -2
+"""in Q_BEFORE: it was preempted and is not in the queue yet"""
+NOT_LATE = -2
+"""in Q_LATER: it stands where its key puts it"""
 NOT_DELIVERED = -2
 """in Q_SLOT: on its way to the replica, or not sent"""
 

@@ -145,7 +145,12 @@ def join(arena, base, slot, step_number):
 def count_tenant(arena, base, at, change):
     """Members of each tenant, where the ordering asks."""
     if arena[G_TENANTS] > 0:
-        arena[arena[base + R_MEMBERS_OF] + arena[at + S_TENANT]] += change
+        tenant = arena[at + S_TENANT]
+        arena[arena[base + R_MEMBERS_OF] + tenant] += change
+        if arena[arena[base + R_LISTED] + tenant] == 0:
+            arena[arena[base + R_LISTED] + tenant] = 1
+            arena[arena[base + R_ACTIVE] + arena[base + R_ACTIVES]] = tenant
+            arena[base + R_ACTIVES] += 1
 
 
 @kernel
@@ -211,8 +216,8 @@ def open_group(arena, base):
         arena[arena[base + R_RESIDUES] + residue] = 0
     for class_id in range(arena[G_CLASSES]):
         arena[arena[base + R_CLASSES] + class_id] = 0
-    for tenant in range(arena[G_TENANTS]):
-        arena[arena[base + R_MEMBERS_OF] + tenant] = 0
+    for place in range(arena[base + R_ACTIVES]):
+        arena[arena[base + R_MEMBERS_OF] + arena[arena[base + R_ACTIVE] + place]] = 0
     if steps > 0:
         for place in range(arena[step + T_SAMPLED]):
             if arena[step + STEP + place] >= 0:

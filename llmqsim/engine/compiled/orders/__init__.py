@@ -77,12 +77,19 @@ class Mlfq(NamedTuple):
     starvation_ns: int
 
 
+OF_TENANTS = ("SERVED", "QUEUED_OF", "MEMBERS_OF", "FIRST_OF", "REST_OF", "ACTIVE", "LISTED")
+"""words that vtc keeps of each tenant, see its page; ACTIVE: a list of those that may have members in the group"""
+
+
 class Kernels(NamedTuple):
     """What an ordering is made of, by the names of the faces below."""
 
     key_of: Any
     late_key_of: Any
     joined: Any
+    stand: Any
+    lifted: Any
+    stand_again: Any
     left: Any
     look_again: Any
     catch_up: Any
@@ -146,6 +153,11 @@ def needs_rows(order: NamedTuple) -> bool:
     return isinstance(order, LearnedRank | Mlfq)
 
 
+def entries(order: NamedTuple) -> int:
+    """Entries of each row in queues: a second one where waits are timed (orders/kernels.py)."""
+    return 2 if needs_rows(order) else 1
+
+
 def tenants(order: NamedTuple, table: RequestTable) -> int:
     """How many tenants are counted."""
     return int(table.tenant_id.max(initial=-1)) + 1 if isinstance(order, Vtc) else 0
@@ -177,6 +189,21 @@ def late_key_of(order, table, arena, base, row, slot, now):
 def joined(order, table, arena, base, row, slot, now):
     """A request is about to join the queue, new or preempted."""
     _KERNELS[type(order)].joined(order, table, arena, base, row, slot, now)
+
+
+def stand(order, table, arena, base, row, slot, now):
+    """A request stands in the queue with its key as things are now."""
+    _KERNELS[type(order)].stand(order, table, arena, base, row, slot, now)
+
+
+def lifted(order, table, arena, base, row):
+    """A request was taken off the top for a moment."""
+    _KERNELS[type(order)].lifted(order, table, arena, base, row)
+
+
+def stand_again(order, table, arena, base, row, rank):
+    """It waits where it did."""
+    _KERNELS[type(order)].stand_again(order, table, arena, base, row, rank)
 
 
 def left(order, table, arena, base, row, entered):
@@ -225,6 +252,24 @@ def _late_key_of(order, table, arena, base, row, slot, now):
 def _joined(order, table, arena, base, row, slot, now):
     kernel = _KERNELS[order.instance_class].joined
     return lambda order, table, arena, base, row, slot, now: kernel(order, table, arena, base, row, slot, now)
+
+
+@overload(stand, inline="always")
+def _stand(order, table, arena, base, row, slot, now):
+    kernel = _KERNELS[order.instance_class].stand
+    return lambda order, table, arena, base, row, slot, now: kernel(order, table, arena, base, row, slot, now)
+
+
+@overload(lifted, inline="always")
+def _lifted(order, table, arena, base, row):
+    kernel = _KERNELS[order.instance_class].lifted
+    return lambda order, table, arena, base, row: kernel(order, table, arena, base, row)
+
+
+@overload(stand_again, inline="always")
+def _stand_again(order, table, arena, base, row, rank):
+    kernel = _KERNELS[order.instance_class].stand_again
+    return lambda order, table, arena, base, row, rank: kernel(order, table, arena, base, row, rank)
 
 
 @overload(left, inline="always")

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from llmqsim.engine.compiled.columns import ARRIVAL
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
-from llmqsim.engine.compiled.orders import Kernels, joined, key_of, late_key_of, made_of
-from llmqsim.engine.compiled.queue.kernels import empty, entry_at, push, push_front, push_key
+from llmqsim.engine.compiled.orders import Kernels, joined, key_of, late_key_of, made_of, stand, stand_again
+from llmqsim.engine.compiled.queue.kernels import empty, entry_at, pop_from, push, push_front, push_key, put_into, take_out, waits_by_key
 from llmqsim.jit import kernel
 
 
@@ -49,8 +49,7 @@ def welcome(order, table, arena, base):
         at, now = entry_at(arena, row), table[ARRIVAL, row] + arena[G_BEFORE_NS]
         joined(order, table, arena, base, row, -1, now)
         if arena[at + Q_RANK] != NOT_IN_LINE:
-            level, value = key_of(order, table, arena, base, row, -1, now)
-            push_key(arena, base, row, level, value)
+            stand(order, table, arena, base, row, -1, now)
         row = arena[at + Q_NEXT]
     arena[base + R_COMING] = 0
 
@@ -58,8 +57,6 @@ def welcome(order, table, arena, base):
 @kernel
 def take_back_in(order, table, arena, base, now):
     """Preempted requests join: at the front, where their keys put them, or behind all."""
-    if arena[base + R_STALE] != 0:
-        sort_again(order, table, arena, base, now)
     row = arena[base + R_REJOINED]
     arena[base + R_REJOINED] = NOBODY_IN_LINE
     while row >= 0:
@@ -68,30 +65,96 @@ def take_back_in(order, table, arena, base, now):
         joined(order, table, arena, base, row, slot, now)
         if arena[at + Q_CHILD] != 0:
             level, value = late_key_of(order, table, arena, base, row, slot, now)
-            arena[base + R_LATE] += 1
             push_key(arena, base, row, level, value)
+            note_late(arena, base, row)
         elif arena[G_FRONT] != 0:
             push_front(arena, base, row)
         else:
-            level, value = key_of(order, table, arena, base, row, slot, now)
-            push_key(arena, base, row, level, value)
+            stand(order, table, arena, base, row, slot, now)
         row = following
+
+
+@kernel
+def note_late(arena, base, row):
+    """Chain a request from R_LATE on until those behind all get keys of their own again; it may be there already."""
+    at = entry_at(arena, row)
+    if arena[at + Q_LATER] == NOT_LATE:
+        arena[at + Q_LATER] = arena[base + R_LATE]
+        arena[base + R_LATE] = row
+
+
+@kernel
+def call_late(order, table, arena, base, stay, now):
+    """Those who went behind all stand where their keys of now put them. stay : and are called again next time."""
+    row = arena[base + R_LATE]
+    arena[base + R_LATE] = NOBODY_IN_LINE
+    while row >= 0:
+        at = entry_at(arena, row)
+        following = arena[at + Q_LATER]
+        arena[at + Q_LATER] = NOT_LATE
+        if waits_by_key(arena, row):
+            take_out(arena, base + R_TOP, row)
+            stand(order, table, arena, base, row, arena[at + Q_SLOT], now)
+            if stay:
+                note_late(arena, base, row)
+        row = following
+
+
+@kernel
+def forget_late(arena, base):
+    """Everybody is about to get a key."""
+    row = arena[base + R_LATE]
+    arena[base + R_LATE] = NOBODY_IN_LINE
+    while row >= 0:
+        following = arena[entry_at(arena, row) + Q_LATER]
+        arena[entry_at(arena, row) + Q_LATER] = NOT_LATE
+        row = following
+
+
+@kernel
+def put_back(order, table, arena, base, row):
+    """A lifted row, and all that are chained to it, wait where they did."""
+    while row >= 0:
+        at = entry_at(arena, row)
+        following = arena[at + Q_SIBLING]
+        stand_again(order, table, arena, base, row, arena[at + Q_CHILD])
+        row = following
+
+
+# Timers: each row has a second entry, in a heap of its own by the time since when it has waited for service.
+
+
+@kernel
+def set_timer(arena, base, row, since):
+    """Note since when a row that waits was not served; one that is set already may be early."""
+    timer = arena[G_ROWS] + row
+    at = entry_at(arena, timer)
+    if arena[at + Q_RANK] == NOT_IN_LINE:
+        arena[at + Q_RANK] = IN_ORDER
+        arena[at + Q_VALUE] = since
+        put_into(arena, base + R_TIMERS, timer)
+
+
+@kernel
+def next_timer(arena, base, until):
+    """Take off the first timer that says `until` or less; returns its row, NOBODY_IN_LINE if there is none."""
+    timer = arena[base + R_TIMERS]
+    if timer < 0 or arena[entry_at(arena, timer) + Q_VALUE] > until:
+        return NOBODY_IN_LINE
+    return pop_from(arena, base + R_TIMERS) - arena[G_ROWS]
+
+
+# The whole queue again: where the keys of all may have changed.
 
 
 @kernel
 def sort_again(order, table, arena, base, now):
     """Everybody but those at the front gets a new key."""
-    put_in_line(order, table, arena, base, empty(arena, base), True, now)
-    arena[base + R_STALE] = arena[base + R_LATE] = 0
-
-
-@kernel
-def put_in_line(order, table, arena, base, row, anew, now):
-    """A row, and all that are chained to it, stand in the queue again. anew : with the keys of now."""
+    row = empty(arena, base)
     while row >= 0:
         at = entry_at(arena, row)
         following = arena[at + Q_SIBLING]
-        if anew and arena[at + Q_RANK] == IN_ORDER:
+        if arena[at + Q_RANK] == IN_ORDER:
             level, value = key_of(order, table, arena, base, row, arena[at + Q_SLOT], now)
             push_key(arena, base, row, level, value)
         else:
@@ -105,6 +168,24 @@ def put_in_line(order, table, arena, base, row, anew, now):
 @kernel
 def does_not_note_joins(order, table, arena, base, row, slot, now):
     """Its keys remember nothing of it."""
+
+
+@kernel
+def stands_by_key(order, table, arena, base, row, slot, now):
+    """In the one heap."""
+    level, value = key_of(order, table, arena, base, row, slot, now)
+    push_key(arena, base, row, level, value)
+
+
+@kernel
+def does_not_note_lifts(order, table, arena, base, row):
+    """Everybody else is in the heap."""
+
+
+@kernel
+def stands_as_before(order, table, arena, base, row, rank):
+    """With its old key."""
+    push(arena, base, row, rank, arena[entry_at(arena, row) + Q_VALUE])
 
 
 @kernel
@@ -144,6 +225,9 @@ QUIET = Kernels(
     key_of=None,
     late_key_of=None,
     joined=does_not_note_joins,
+    stand=stands_by_key,
+    lifted=does_not_note_lifts,
+    stand_again=stands_as_before,
     left=does_not_note_leaves,
     look_again=only_welcomes,
     catch_up=take_back_in,

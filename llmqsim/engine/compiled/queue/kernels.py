@@ -23,6 +23,13 @@ def entry_at(arena, row):
 
 
 @kernel
+def waits_by_key(arena, row):
+    """Does a row stand in a queue where its key puts it?"""
+    at = entry_at(arena, row)
+    return arena[at + Q_RANK] == IN_ORDER and arena[at + Q_BEFORE] != REJOINS
+
+
+@kernel
 def goes_before(arena, row, other):
     """Is one row ahead of the other?"""
     one, two = entry_at(arena, row), entry_at(arena, other)
@@ -42,9 +49,74 @@ def meld(arena, row, other):
         return row
     if goes_before(arena, other, row):
         row, other = other, row
-    arena[entry_at(arena, other) + Q_SIBLING] = arena[entry_at(arena, row) + Q_CHILD]
-    arena[entry_at(arena, row) + Q_CHILD] = other
+    at, child = entry_at(arena, row), arena[entry_at(arena, row) + Q_CHILD]
+    if child >= 0:
+        arena[entry_at(arena, child) + Q_BEFORE] = other
+    arena[entry_at(arena, other) + Q_SIBLING] = child
+    arena[entry_at(arena, other) + Q_BEFORE] = row
+    arena[at + Q_CHILD] = other
     return row
+
+
+@kernel
+def meld_children(arena, top):
+    """Make one heap of a row's children, in pairs, then the pairs from the last to the first; returns its top."""
+    node, pairs = arena[entry_at(arena, top) + Q_CHILD], NOBODY_IN_LINE
+    while node >= 0:
+        second = arena[entry_at(arena, node) + Q_SIBLING]
+        rest = arena[entry_at(arena, second) + Q_SIBLING] if second >= 0 else NOBODY_IN_LINE
+        node = meld(arena, node, second)
+        arena[entry_at(arena, node) + Q_SIBLING] = pairs
+        pairs, node = node, rest
+    heap = NOBODY_IN_LINE
+    while pairs >= 0:
+        rest = arena[entry_at(arena, pairs) + Q_SIBLING]
+        heap = meld(arena, pairs, heap)
+        pairs = rest
+    return heap
+
+
+@kernel
+def put_into(arena, top, row):
+    """A row whose key is written joins the heap whose first row stands in the word `top`."""
+    at = entry_at(arena, row)
+    arena[at + Q_CHILD] = arena[at + Q_SIBLING] = arena[at + Q_BEFORE] = NOBODY_IN_LINE
+    arena[top] = meld(arena, row, arena[top])
+
+
+@kernel
+def pop_from(arena, top):
+    """Take the first off such a heap; returns it."""
+    row = arena[top]
+    arena[top] = meld_children(arena, row)
+    arena[entry_at(arena, row) + Q_RANK] = NOT_IN_LINE
+    return row
+
+
+@kernel
+def take_out(arena, top, row):
+    """Take a row from anywhere in such a heap."""
+    if arena[top] == row:
+        pop_from(arena, top)
+        return
+    at = entry_at(arena, row)
+    before, after = arena[at + Q_BEFORE], arena[at + Q_SIBLING]
+    link = Q_CHILD if arena[entry_at(arena, before) + Q_CHILD] == row else Q_SIBLING
+    arena[entry_at(arena, before) + link] = after
+    if after >= 0:
+        arena[entry_at(arena, after) + Q_BEFORE] = before
+    children = meld_children(arena, row)
+    if children >= 0:
+        arena[top] = meld(arena, children, arena[top])
+    arena[at + Q_RANK] = NOT_IN_LINE
+
+
+@kernel
+def first_of(arena, top):
+    """The first of such a heap, NOBODY_IN_LINE if it is empty; who was only marked is dropped."""
+    while arena[top] >= 0 and arena[entry_at(arena, arena[top]) + Q_RANK] == NOT_IN_LINE:
+        pop_from(arena, top)
+    return arena[top]
 
 
 @kernel
@@ -53,8 +125,7 @@ def push(arena, base, row, rank, value):
     at = entry_at(arena, row)
     arena[at + Q_RANK] = rank
     arena[at + Q_VALUE] = value
-    arena[at + Q_CHILD] = arena[at + Q_SIBLING] = NOBODY_IN_LINE
-    arena[base + R_TOP] = meld(arena, row, arena[base + R_TOP])
+    put_into(arena, base + R_TOP, row)
 
 
 @kernel
@@ -95,69 +166,26 @@ def empty(arena, base):
 
 
 @kernel
-def empty_in_order(arena, base):
-    """The same in order, of a queue in which nobody stands at the front."""
-    first = last = NOBODY_IN_LINE
-    while head(arena, base) >= 0:
-        row = pop(arena, base)
-        arena[entry_at(arena, row) + Q_RANK] = IN_ORDER
-        arena[entry_at(arena, row) + Q_SIBLING] = NOBODY_IN_LINE
-        if first < 0:
-            first = row
-        else:
-            arena[entry_at(arena, last) + Q_SIBLING] = row
-        last = row
-    return first
-
-
-@kernel
 def pop(arena, base):
-    """Take the top off; returns it. Its children are melded in pairs, then the pairs from the last to the first."""
-    top = arena[base + R_TOP]
-    node, pairs = arena[entry_at(arena, top) + Q_CHILD], NOBODY_IN_LINE
-    while node >= 0:
-        second = arena[entry_at(arena, node) + Q_SIBLING]
-        rest = arena[entry_at(arena, second) + Q_SIBLING] if second >= 0 else NOBODY_IN_LINE
-        node = meld(arena, node, second)
-        arena[entry_at(arena, node) + Q_SIBLING] = pairs
-        pairs, node = node, rest
-    heap = NOBODY_IN_LINE
-    while pairs >= 0:
-        rest = arena[entry_at(arena, pairs) + Q_SIBLING]
-        heap = meld(arena, pairs, heap)
-        pairs = rest
-    arena[base + R_TOP] = heap
-    arena[entry_at(arena, top) + Q_RANK] = NOT_IN_LINE
-    return top
+    """Take the first off the queue; returns it."""
+    return pop_from(arena, base + R_TOP)
 
 
 @kernel
 def head(arena, base):
     """The row that is next, NOBODY_IN_LINE if nobody waits."""
-    while arena[base + R_TOP] >= 0 and arena[entry_at(arena, arena[base + R_TOP]) + Q_RANK] == NOT_IN_LINE:
-        pop(arena, base)
-    return arena[base + R_TOP]
+    return first_of(arena, base + R_TOP)
 
 
 @kernel
 def lift(arena, base):
-    """Take the top off for a moment (`put_back`); returns it. It can be chained to others by Q_SIBLING meanwhile."""
+    """Take the top off for a moment (orders/kernels.put_back); returns it. It can be chained to others by Q_SIBLING meanwhile."""
     top = head(arena, base)
     rank = arena[entry_at(arena, top) + Q_RANK]
     pop(arena, base)
     arena[entry_at(arena, top) + Q_CHILD] = rank
     arena[entry_at(arena, top) + Q_SIBLING] = NOBODY_IN_LINE
     return top
-
-
-@kernel
-def put_back(arena, base, row):
-    """A lifted row, and all that are chained to it, wait where they did."""
-    while row >= 0:
-        at = entry_at(arena, row)
-        following = arena[at + Q_SIBLING]
-        push(arena, base, row, arena[at + Q_CHILD], arena[at + Q_VALUE])
-        row = following
 
 
 @kernel
@@ -192,6 +220,7 @@ def rejoin_later(arena, base, row, last):
     at = entry_at(arena, row)
     arena[at + Q_RANK] = IN_ORDER
     arena[at + Q_CHILD] = last
+    arena[at + Q_BEFORE] = REJOINS
     arena[at + Q_SIBLING] = NOBODY_IN_LINE
     if arena[base + R_REJOINED] < 0:
         arena[base + R_REJOINED] = row

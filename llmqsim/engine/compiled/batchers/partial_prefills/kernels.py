@@ -6,8 +6,9 @@ from llmqsim.engine import rules
 from llmqsim.engine.compiled.batchers import PartialPrefills, made_of
 from llmqsim.engine.compiled.batchers.rows.kernels import by_rows
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
-from llmqsim.engine.compiled.orders import catch_up
-from llmqsim.engine.compiled.queue.kernels import entry_at, lift, put_back
+from llmqsim.engine.compiled.orders import catch_up, lifted
+from llmqsim.engine.compiled.orders.kernels import put_back
+from llmqsim.engine.compiled.queue.kernels import entry_at, lift
 from llmqsim.engine.compiled.step.entry.kernels import admission, settle_in
 from llmqsim.engine.compiled.step.rows.kernels import known_tokens, slot_at, turn_away
 from llmqsim.engine.compiled.step.running.kernels import bring_back, grow, snapshot_decodes_first
@@ -29,7 +30,7 @@ def draft(batcher, table, arena, costs, params, base, step, now):
     for place in range(scratch + decodes, scratch + count):
         grow(batcher, table, arena, base, step, arena[place], share, 0, now)
     if arena[step + T_PREEMPTED] != 0 or not bring_back(batcher, table, arena, base, step, now):
-        put_back(arena, base, newcomers)
+        put_back(batcher.order, table, arena, base, newcomers)
         return
     admit_chosen(batcher, table, arena, base, step, newcomers, share, now)
     if chosen == 0 and arena[base + R_QUEUED] + arena[base + R_PREEMPTED] > 0:
@@ -43,10 +44,11 @@ def choose(batcher, table, arena, base, places, long_places, now):
     Long prompts that find no place are passed over.
     """
     first = last = passed = NOBODY_IN_LINE
-    catch_up(batcher.order, table, arena, base, now)
     chosen, left = 0, arena[base + R_QUEUED] + arena[base + R_PREEMPTED]
     while left > 0 and chosen < places:
+        catch_up(batcher.order, table, arena, base, now)
         row = lift(arena, base)
+        lifted(batcher.order, table, arena, base, row)
         at = entry_at(arena, row)
         left -= 1
         if known_tokens(table, arena, base, arena[at + Q_SLOT], row) >= batcher.long_tokens:
@@ -61,7 +63,7 @@ def choose(batcher, table, arena, base, places, long_places, now):
             arena[entry_at(arena, last) + Q_SIBLING] = row
         last = row
         chosen += 1
-    put_back(arena, base, passed)
+    put_back(batcher.order, table, arena, base, passed)
     return first, chosen
 
 
@@ -78,7 +80,7 @@ def admit_chosen(batcher, table, arena, base, step, row, share, now):
             break
         settle_in(batcher, table, arena, base, step, slot, row, want, hit, 0, 0, now)
         row = following
-    put_back(arena, base, row)
+    put_back(batcher.order, table, arena, base, row)
 
 
 made_of(PartialPrefills, by_rows(draft))

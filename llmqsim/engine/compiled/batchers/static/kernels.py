@@ -7,7 +7,9 @@ from llmqsim.engine.compiled.batchers import Static, made_of
 from llmqsim.engine.compiled.batchers.rows.kernels import by_rows
 from llmqsim.engine.compiled.columns import ARRIVAL, MAX_TOKENS, PROMPT_TOKENS
 from llmqsim.engine.compiled.layout import *  # names of words, nothing else
-from llmqsim.engine.compiled.queue.kernels import entry_at, head, lift, put_back
+from llmqsim.engine.compiled.orders import catch_up, lifted
+from llmqsim.engine.compiled.orders.kernels import put_back
+from llmqsim.engine.compiled.queue.kernels import entry_at, head, lift
 from llmqsim.engine.compiled.step.entry.kernels import admission, settle_in
 from llmqsim.engine.compiled.step.rows.kernels import slot_at, turn_away
 from llmqsim.engine.compiled.step.running.kernels import grow, snapshot
@@ -56,6 +58,7 @@ def begin(batcher, table, arena, base, step, now):
     if arena[base + R_QUEUED] > arena[G_MAX_NUM_SEQS]:
         turn_away(arena, base, step, rules.WAIT_SLOTS)
     while count < min(arena[base + R_QUEUED], arena[G_MAX_NUM_SEQS]):
+        catch_up(batcher.order, table, arena, base, now)
         row = head(arena, base)
         longest_prompt = max(prompt, table[PROMPT_TOKENS, row])
         longest_answer = max(answer, table[MAX_TOKENS, row])
@@ -66,6 +69,7 @@ def begin(batcher, table, arena, base, step, now):
             break
         prompt, answer, hold = longest_prompt, longest_answer, longest
         lift(arena, base)
+        lifted(batcher.order, table, arena, base, row)
         if first < 0:
             first = row
         else:
@@ -81,7 +85,7 @@ def begin(batcher, table, arena, base, step, now):
             break
         settle_in(batcher, table, arena, base, step, -1, first, want, hit, hold, prompt - own, now)
         first = following
-    put_back(arena, base, first)
+    put_back(batcher.order, table, arena, base, first)
 
 
 made_of(Static, by_rows(draft))

@@ -1,6 +1,7 @@
 """Learned ranks with a guard against starving: LearnedRank of policies/ordering/service.py in arrays.
 
-R_MEMORY : nobody can starve before this step.
+Who waits has a timer (orders/kernels.py), so that a look sees those that may have starved. R_MEMORY : nobody inside can
+starve before this step.
 """
 
 from __future__ import annotations
@@ -8,16 +9,24 @@ from __future__ import annotations
 from llmqsim.engine.compiled.blocks.kernels import slot_of
 from llmqsim.engine.compiled.columns import ARRIVAL, PREDICTED
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
-from llmqsim.engine.compiled.orders import LearnedRank
-from llmqsim.engine.compiled.orders.kernels import inside, mark_at, page, put_in_line, slot_inside, welcome
-from llmqsim.engine.compiled.queue.kernels import empty, entry_at
+from llmqsim.engine.compiled.orders import LearnedRank, stand
+from llmqsim.engine.compiled.orders.kernels import (
+    call_late,
+    inside,
+    mark_at,
+    next_timer,
+    page,
+    set_timer,
+    slot_inside,
+    welcome,
+)
+from llmqsim.engine.compiled.queue.kernels import entry_at, take_out, waits_by_key
 from llmqsim.jit import kernel
 
 BEHIND = 1 << 40
 """level of who is not promoted, beside its prediction"""
 M_SEEN, M_LAST_RAN, M_PROMOTED = range(3)
 """of a row: has it joined? step in which it last ran, or joined; steps that it may still run ahead of all"""
-PROMOTED = -1
 
 
 @kernel
@@ -46,40 +55,57 @@ def joined(order, table, arena, base, row, slot, now):
     if arena[at + M_SEEN] == 0:
         arena[at + M_SEEN] = 1
         arena[at + M_LAST_RAN] = formed(arena, base)
+    set_timer(arena, base, row, arena[at + M_LAST_RAN])
 
 
 @kernel
-def look_at(order, arena, base, row):
-    """Promote a request that has starved: PROMOTED (or if it was already), else when it last ran."""
+def starves(order, arena, base, row):
+    """Promote a request if it has starved; has it?"""
     at = mark_at(arena, row)
-    if arena[at + M_PROMOTED] > 0:
-        return PROMOTED, False
-    if formed(arena, base) - arena[at + M_LAST_RAN] >= order.starvation:
-        arena[at + M_PROMOTED] = order.period
-        return PROMOTED, True
-    return arena[at + M_LAST_RAN], False
+    if arena[at + M_PROMOTED] > 0 or formed(arena, base) - arena[at + M_LAST_RAN] < order.starvation:
+        return False
+    arena[at + M_PROMOTED] = order.period
+    return True
+
+
+@kernel
+def left(order, table, arena, base, row, entered):
+    """It is among those inside now."""
+    may_starve_inside(order, arena, base, row)
+
+
+@kernel
+def may_starve_inside(order, arena, base, row):
+    """Look no later than when this one may have starved."""
+    at = mark_at(arena, row)
+    if arena[at + M_PROMOTED] == 0:
+        arena[base + R_MEMORY] = min(arena[base + R_MEMORY], arena[at + M_LAST_RAN] + order.starvation)
 
 
 @kernel
 def look_again(order, table, arena, base, now):
-    """Promote who has starved, and find out before which step nobody else can."""
+    """Promote who has starved, of those inside and of those who wait."""
     welcome(order, table, arena, base)
-    if formed(arena, base) < arena[base + R_MEMORY]:
-        return
-    starved, oldest = False, NEVER
-    for place in range(inside(arena, base)):
-        at = slot_of(arena, base, slot_inside(arena, base, place))
-        since, has = look_at(order, arena, base, arena[at + S_ROW])
-        starved = starved or has
-        oldest = min(oldest, since) if since != PROMOTED else oldest
-    first = row = empty(arena, base)
+    starved = False
+    if formed(arena, base) >= arena[base + R_MEMORY]:
+        arena[base + R_MEMORY] = formed(arena, base) + order.starvation
+        for place in range(inside(arena, base)):
+            row = arena[slot_of(arena, base, slot_inside(arena, base, place)) + S_ROW]
+            starved = starves(order, arena, base, row) or starved
+            may_starve_inside(order, arena, base, row)
+    until = formed(arena, base) - order.starvation
+    row = next_timer(arena, base, until)
     while row >= 0:
-        since, has = look_at(order, arena, base, row)
-        starved = starved or has
-        oldest = min(oldest, since) if since != PROMOTED else oldest
-        row = arena[entry_at(arena, row) + Q_SIBLING]
-    arena[base + R_MEMORY] = (oldest if oldest < NEVER else formed(arena, base)) + order.starvation
-    put_in_line(order, table, arena, base, first, starved, now)
+        if waits_by_key(arena, row) and arena[mark_at(arena, row) + M_PROMOTED] == 0:
+            if starves(order, arena, base, row):
+                take_out(arena, base + R_TOP, row)
+                stand(order, table, arena, base, row, arena[entry_at(arena, row) + Q_SLOT], now)
+                starved = True
+            else:
+                set_timer(arena, base, row, arena[mark_at(arena, row) + M_LAST_RAN])
+        row = next_timer(arena, base, until)
+    if starved:
+        call_late(order, table, arena, base, False, now)
 
 
 @kernel
@@ -92,4 +118,4 @@ def ran(order, table, arena, base, step, now):
             arena[at + M_PROMOTED] = max(0, arena[at + M_PROMOTED] - 1)
 
 
-page(LearnedRank, key_of, late_key_of, joined=joined, look_again=look_again, ran=ran)
+page(LearnedRank, key_of, late_key_of, joined=joined, left=left, look_again=look_again, ran=ran)

@@ -6,7 +6,7 @@ from llmqsim.engine.compiled.blocks.kernels import slot_of
 from llmqsim.engine.compiled.columns import ARRIVAL, PROMPT_TOKENS
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
 from llmqsim.engine.compiled.orders import LongestPrefix
-from llmqsim.engine.compiled.orders.kernels import page, sort_again, waiting, welcome
+from llmqsim.engine.compiled.orders.kernels import forget_late, page, sort_again, waiting, welcome
 from llmqsim.engine.compiled.prefix.kernels import hits
 from llmqsim.jit import kernel
 
@@ -36,7 +36,8 @@ def look_again(order, table, arena, base, now):
     welcome(order, table, arena, base)
     in_turn, many = arena[base + R_MEMORY] != 0, waiting(arena, base) > order.most_waiting
     arena[base + R_MEMORY] = many
-    if not ((in_turn and many) or arena[G_CACHING] == 0) or arena[base + R_LATE] > 0:
+    if not ((in_turn and many) or arena[G_CACHING] == 0) or arena[base + R_LATE] >= 0:
+        forget_late(arena, base)
         sort_again(order, table, arena, base, now)
 
 

@@ -1,6 +1,7 @@
 """Skip-join multi-level feedback queue: Mlfq of policies/ordering/service.py in arrays.
 
-R_MEMORY : nobody can starve before this time. R_TAIL, R_FIRST : the last and the first place that was given.
+Who waits has a timer (orders/kernels.py), so that a look sees those that may have starved. R_MEMORY : nobody inside can
+starve before this time. R_TAIL, R_FIRST : the last and the first place that was given.
 """
 
 from __future__ import annotations
@@ -8,9 +9,18 @@ from __future__ import annotations
 from llmqsim.engine.compiled.blocks.kernels import slot_of
 from llmqsim.engine.compiled.columns import PROMPT_TOKENS
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
-from llmqsim.engine.compiled.orders import Mlfq
-from llmqsim.engine.compiled.orders.kernels import inside, mark_at, page, put_in_line, slot_inside, welcome
-from llmqsim.engine.compiled.queue.kernels import empty_in_order, entry_at
+from llmqsim.engine.compiled.orders import Mlfq, stand
+from llmqsim.engine.compiled.orders.kernels import (
+    call_late,
+    inside,
+    mark_at,
+    next_timer,
+    page,
+    set_timer,
+    slot_inside,
+    welcome,
+)
+from llmqsim.engine.compiled.queue.kernels import entry_at, first_of, pop_from, put_into, take_out, waits_by_key
 from llmqsim.jit import kernel
 from llmqsim.policies import rules
 
@@ -49,6 +59,7 @@ def joined(order, table, arena, base, row, slot, now):
         arena[at + M_ATTAINED_NS] = 0
         arena[at + M_STEPPED_NS] = now
         to_tail(arena, base, at)
+    set_timer(arena, base, row, arena[at + M_STEPPED_NS])
 
 
 @kernel
@@ -64,23 +75,53 @@ def rescue(order, arena, base, row, now):
 
 
 @kernel
+def left(order, table, arena, base, row, entered):
+    """It is among those inside now."""
+    may_starve_inside(order, arena, base, row)
+
+
+@kernel
+def may_starve_inside(order, arena, base, row):
+    """Look no later than when this one may have starved."""
+    since = arena[mark_at(arena, row) + M_STEPPED_NS]
+    arena[base + R_MEMORY] = min(arena[base + R_MEMORY], since + order.starvation_ns)
+
+
+@kernel
 def look_again(order, table, arena, base, now):
     """Rescue who has starved, those inside first, then those who wait in their order."""
     welcome(order, table, arena, base)
-    if now < arena[base + R_MEMORY]:
-        return
-    starved, oldest = False, NEVER
-    for place in range(inside(arena, base)):
-        row = arena[slot_of(arena, base, slot_inside(arena, base, place)) + S_ROW]
+    starved = False
+    if now >= arena[base + R_MEMORY]:
+        arena[base + R_MEMORY] = now + order.starvation_ns
+        for place in range(inside(arena, base)):
+            row = arena[slot_of(arena, base, slot_inside(arena, base, place)) + S_ROW]
+            starved = rescue(order, arena, base, row, now) or starved
+            may_starve_inside(order, arena, base, row)
+    bring_out_starved(order, arena, base, now - order.starvation_ns)
+    while first_of(arena, base + R_STARVED) >= 0:
+        row = pop_from(arena, base + R_STARVED)
         starved = rescue(order, arena, base, row, now) or starved
-        oldest = min(oldest, arena[mark_at(arena, row) + M_STEPPED_NS])
-    first = row = empty_in_order(arena, base)
+        stand(order, table, arena, base, row, arena[entry_at(arena, row) + Q_SLOT], now)
+        set_timer(arena, base, row, now)
+    if starved:
+        call_late(order, table, arena, base, False, now)
+
+
+@kernel
+def bring_out_starved(order, arena, base, until):
+    """Those who wait and were in no step since `until` leave the queue for a heap of their own, R_STARVED."""
+    row = next_timer(arena, base, until)
     while row >= 0:
-        starved = rescue(order, arena, base, row, now) or starved
-        oldest = min(oldest, arena[mark_at(arena, row) + M_STEPPED_NS])
-        row = arena[entry_at(arena, row) + Q_SIBLING]
-    arena[base + R_MEMORY] = (oldest if oldest < NEVER else now) + order.starvation_ns
-    put_in_line(order, table, arena, base, first, starved, now)
+        if waits_by_key(arena, row):
+            since = arena[mark_at(arena, row) + M_STEPPED_NS]
+            if since <= until:
+                take_out(arena, base + R_TOP, row)
+                arena[entry_at(arena, row) + Q_RANK] = IN_ORDER
+                put_into(arena, base + R_STARVED, row)
+            else:
+                set_timer(arena, base, row, since)
+        row = next_timer(arena, base, until)
 
 
 @kernel
@@ -98,4 +139,4 @@ def ran(order, table, arena, base, step, now):
                 to_tail(arena, base, at)
 
 
-page(Mlfq, key_of, late_key_of, joined=joined, look_again=look_again, ran=ran)
+page(Mlfq, key_of, late_key_of, joined=joined, left=left, look_again=look_again, ran=ran)
