@@ -10,7 +10,17 @@ from __future__ import annotations
 from llmqsim.engine.compiled.columns import ARRIVAL
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
 from llmqsim.engine.compiled.orders import Kernels, joined, key_of, late_key_of, made_of, stand, stand_again
-from llmqsim.engine.compiled.queue.kernels import empty, entry_at, pop_from, push, push_front, push_key, put_into, take_out, waits_by_key
+from llmqsim.engine.compiled.queue.kernels import (
+    empty,
+    entry_at,
+    pop_from,
+    push,
+    push_front,
+    push_key,
+    put_into,
+    take_out,
+    waits_by_key,
+)
 from llmqsim.jit import kernel
 
 

@@ -17,7 +17,17 @@ from llmqsim.engine.compiled.columns import ARRIVAL, PREEMPTIONS, PROMPT_TOKENS,
 from llmqsim.engine.compiled.layout import *  # noqa: F403  (names of words, nothing else)
 from llmqsim.engine.compiled.orders import Vtc
 from llmqsim.engine.compiled.orders.kernels import call_late, page, take_back_in, waiting, welcome
-from llmqsim.engine.compiled.queue.kernels import entry_at, first_of, head, pop, pop_from, push, push_key, put_into, take_out
+from llmqsim.engine.compiled.queue.kernels import (
+    entry_at,
+    first_of,
+    head,
+    pop,
+    pop_from,
+    push,
+    push_key,
+    put_into,
+    take_out,
+)
 from llmqsim.jit import kernel
 
 
