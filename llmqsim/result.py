@@ -72,6 +72,8 @@ class Result:
     """the figures, where they are all that was kept"""
     pools: tuple[dict[str, Any], ...] = ()
     links: tuple[LinkUsage, ...] = ()
+    late_alone: np.ndarray | None = None
+    """bool[rows]: whose client would give up even where it has a server of its own; None where no client gives up"""
 
     @cached_property
     def arrived(self) -> np.ndarray:

@@ -11,9 +11,11 @@ import numpy as np
 from llmqsim.caveats import Caveat
 from llmqsim.clock import EndOfTime
 from llmqsim.cluster import choose
+from llmqsim.cluster.alone import late_alone
 from llmqsim.errors import ScenarioError, UserError
 from llmqsim.metrics.slo import Promise
 from llmqsim.records import StepLog
+from llmqsim.requests import Outcome
 from llmqsim.result import Result
 from llmqsim.scenario.build import Servers, build_workload
 from llmqsim.scenario.build_fleet import Plant, build_plant
@@ -103,8 +105,17 @@ class Prepared:
             step_log=_steps(finished.step_log),
             pools=_pools(servers),
             links=finished.links,
+            late_alone=_late_alone(servers, workload),
         )
         return result.without_requests() if keep == "summary" else result
+
+
+def _late_alone(servers: Servers | Plant, workload) -> np.ndarray | None:
+    """Of a run in which a client gave up."""
+    patience = workload.clients.timeout_ns
+    if patience is None or not (workload.table.outcome == Outcome.TIMED_OUT).any():
+        return None
+    return late_alone(servers.deployment, workload.table, patience)
 
 
 def _slower_engine(lacking: str | None) -> tuple[str, ...]:

@@ -51,7 +51,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "simulation": FOUNDATION | DATA | {"result", "metrics", "scenario", "scenario.build", "cluster"},
     "policy_suite": FOUNDATION | DATA | {"cluster", "engine", "cost", "kv", "policies"},
     "report": FOUNDATION | DATA | {"result", "metrics", "simulation", "scenario", "scenario.build", "hardware", "cost", "kv", "workload", "policies", "engine", "tradeoff"},
-    # many runs: it asks simulation for them, and a run of its own only for what a request takes alone (planner/alone.py)
+    # many runs: it asks simulation for them, and a run of its own only for what a request takes alone (cluster/alone.py)
     "planner": FOUNDATION
     | DATA
     | {"simulation", "result", "metrics", "scenario", "scenario.build", "cluster", "engine", "hardware", "cost", "workload"},

@@ -33,7 +33,8 @@ class Spare:
     arrivals : so many until the last that was taken up at once. at_once : taken up at once, after the first answers.
     dispersion : variance of (arrivals - departures) per arrival. servers : most requests in service at once. queues :
     replicas, each of which may waste its own. burstiness : squared coefficient of variation of the gaps: who finds an idle
-    server ends an idle time, which lasts (1 + burstiness) / 2 mean gaps (a residual one), and is wasted as long.
+    server ends an idle time, which lasts (1 + burstiness) / 2 mean gaps (a residual one), and is wasted as long. lost : who
+    gave up for the load: they would have taken of it, and a queue that they leave is empty for that reason, too.
     """
 
     arrivals: int
@@ -42,6 +43,7 @@ class Spare:
     servers: int
     queues: int
     burstiness: float = 1.0
+    lost: int = 0
 
     @property
     def doubt(self) -> float:
@@ -50,9 +52,14 @@ class Spare:
         root = math.sqrt(x)
         tail, density = 0.5 * math.erfc(root / math.sqrt(2)), math.exp(-x / 2) / math.sqrt(2 * math.pi)
         empty_late = 2 * ((1 + x) * tail - root * density)
+        wasted = math.exp(-2 * DRIFT * max(self.wasted - self.lost, 0.0) / self.dispersion)
+        return min(1.0, wasted if self.lost else min(empty_late, wasted))
+
+    @property
+    def wasted(self) -> float:
+        """About how many more requests could have been served while the servers were not full."""
         each = (1 + max(1.0, self.burstiness)) / 2 / (AT_ONCE_PER_WASTED * math.sqrt(self.servers * self.queues))
-        wasted = self.at_once * each
-        return min(1.0, empty_late, math.exp(-2 * DRIFT * wasted / self.dispersion))
+        return self.at_once * each
 
     @property
     def enough(self) -> bool:

@@ -10,13 +10,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from llmqsim.metrics.distribution import NS_PER_S, ratio
+from llmqsim.metrics.gave_up import gave_up
 from llmqsim.metrics.growth import Growth, backlog, growth
 from llmqsim.metrics.spare import SEEN_LOAD, Spare, at_once, spread
 from llmqsim.requests import UNSET, Outcome, RequestTable
+
+if TYPE_CHECKING:
+    from llmqsim.result import Result
 
 MIN_REQUESTS = 100
 """served requests below which nothing is said about the long run"""
@@ -28,8 +33,6 @@ MIN_FRESH_ANSWERS = 12
 """a crowd without a queue is called overload only in a run this many times as long as the first answers took, ..."""
 FILLED = 2
 """after so many times the P90 of the time in service a server has filled up: with one in twenty too many in five mean times"""
-MANY_GAVE_UP = 0.05
-"""share of time-outs from which it is overload: who gives up leaves no backlog that could grow"""
 CROWD, LATE_CROWD = 5.0, 3.0
 """... and where it grew this many units of noise, in its second half alone too: a busy server takes long to fill up"""
 NEVER = np.iinfo(np.int64).max
@@ -85,7 +88,7 @@ class _Observed:
     def queue(self) -> Growth:
         return growth(backlog(self.arrival, self.scheduled))
 
-    def spare(self, queue: Growth) -> Spare:
+    def spare(self, queue: Growth, lost: int = 0) -> Spare:
         """Evidence that more could have been served. The dispersion: as the queue shows it, at least that of independent
         gaps and services; until the server has filled up, who is taken up at once says nothing."""
         first = int(np.searchsorted(self.arrival, self.arrival[0] + FILLED * self.service_ns, side="right"))
@@ -93,7 +96,7 @@ class _Observed:
         inside = max(1, int((self.inside - backlog(self.arrival, self.scheduled)).max()))
         bursts = spread(np.diff(self.arrival))
         noise = max(queue.dispersion, bursts + self.service_spread)
-        return Spare(int(told[-1]) + 1 if len(told) else 0, len(told), noise, inside, self.replicas, bursts)
+        return Spare(int(told[-1]) + 1 if len(told) else 0, len(told), noise, inside, self.replicas, bursts, lost)
 
     @property
     def crowd_can_tell(self) -> bool:
@@ -111,8 +114,15 @@ class _Observed:
         return growth(inside), growth(inside[len(inside) // 2 :])
 
 
-def stability(table: RequestTable, due: np.ndarray) -> dict:
+def of_run(result: Result) -> dict:
+    """The verdict on a run, as `stability` has it."""
+    return stability(cast(RequestTable, result.table), result.due, result.late_alone)
+
+
+def stability(table: RequestTable, due: np.ndarray, late_alone: np.ndarray | None = None) -> dict:
     """Verdict, one sentence of evidence and the numbers behind it. `due`: bool[rows], due before the end.
+
+    late_alone : bool[rows], whose client would give up on an empty server, too: no fault of the load. None: nobody's.
 
     Where a cap held requests back, what counts is when they were due; where loops are closed, open traffic is judged if
     there is any, since a loop can't overload.
@@ -120,7 +130,7 @@ def stability(table: RequestTable, due: np.ndarray) -> dict:
     served = due & (table.outcome != Outcome.REJECTED)
     closed = served & (table.client != UNSET)
     if closed.any() and not (served & ~closed).any():
-        return _closed_loop(table, closed)
+        return _closed_loop(table, closed, late_alone)
     served = served & ~closed
     seen = _observe(table, served)
     if seen is None:
@@ -131,19 +141,20 @@ def stability(table: RequestTable, due: np.ndarray) -> dict:
     numbers = _numbers(seen)
     if len(seen.arrival) < MIN_REQUESTS:
         return _answer("unsettled", f"too few requests to tell: {len(seen.arrival)}, {MIN_REQUESTS} needed", numbers)
-    told = _judge(seen, numbers)
-    if told["verdict"] != "overloaded" and (lost := _gave_up(table, served)) is not None:
-        return _answer("overloaded", f"{lost}: more is asked for than the servers give in time", numbers)
-    return told
+    lost = gave_up(table, served, late_alone)
+    if not lost.all:
+        return _judge(seen, numbers)
+    if lost.by_load <= (room := seen.spare(seen.queue()).wasted):
+        seen = _observe(table, served, patient=False) or seen
+        told = _judge(seen, _numbers(seen), lost.by_load)
+        return told | {"evidence": f"{told['evidence']}; {lost.said}; there was room for some {room:.0f} more"}
+    told = _judge(seen, numbers, lost.by_load)
+    if told["verdict"] == "overloaded" or not lost.many:
+        return told | {"evidence": f"{told['evidence']}; {lost.said}"}
+    return _answer("overloaded", f"{lost.said}: more is asked for than the servers give in time", numbers)
 
 
-def _gave_up(table: RequestTable, served: np.ndarray) -> str | None:
-    """How many timed out, where they are many."""
-    lost, asked = int((table.outcome[served] == Outcome.TIMED_OUT).sum()), int(served.sum())
-    return f"{lost} of {asked} requests timed out" if lost > MANY_GAVE_UP * asked else None
-
-
-def _closed_loop(table: RequestTable, served: np.ndarray) -> dict:
+def _closed_loop(table: RequestTable, served: np.ndarray, late_alone: np.ndarray | None) -> dict:
     """Whoever waits for an answer before asking again can't pile up a backlog."""
     seen = _observe(table, served)
     if seen is None or not seen.window_ns:
@@ -151,15 +162,20 @@ def _closed_loop(table: RequestTable, served: np.ndarray) -> dict:
     numbers = _numbers(seen)
     if len(seen.arrival) < MIN_REQUESTS:
         return _answer("unsettled", f"too few requests to tell: {len(seen.arrival)}, {MIN_REQUESTS} needed", numbers)
-    if (lost := _gave_up(table, served)) is not None:
-        return _answer("overloaded", f"{lost}: so many clients ask for more than they get in time", numbers)
+    if (lost := gave_up(table, served, late_alone)).many:
+        return _answer("overloaded", f"{lost.said}: so many clients ask for more than they get in time", numbers)
     clients = len(np.unique(table.client[served]))
     evidence = f"a closed loop of {clients} clients can't overload; its latencies hold for this number of clients, "
-    evidence += f"which get {numbers['completion_rate_per_s']:.3g} req/s done"
+    evidence += f"which get {numbers['completion_rate_per_s']:.3g} req/s done" + (f"; {lost.said}" if lost.all else "")
     return _answer("stable", evidence, numbers)
 
 
-def _observe(table: RequestTable, served: np.ndarray) -> _Observed | None:
+def _observe(table: RequestTable, served: np.ndarray, patient: bool = True) -> _Observed | None:
+    """What the verdict rests on; None where nobody was answered.
+
+    patient : who gave up before the first step counts as waiting still: patience that runs out is no capacity. Where
+    there was room for more than gave up, they have left.
+    """
     served = np.flatnonzero(served)
     due_ns = table.intended_ns[served]
     if (due_ns[1:] < due_ns[:-1]).any():
@@ -170,9 +186,9 @@ def _observe(table: RequestTable, served: np.ndarray) -> _Observed | None:
         return None
     scheduled, finish = table.first_scheduled_ns[served], table.finish_ns[served]
     service = (finish - scheduled - table.wait_preempted_ns[served])[done]
-    # who gave up before the first step counts as waiting still: patience that runs out is no capacity
-    finish = np.where((finish == UNSET) & (scheduled != UNSET), table.gave_up_ns[served], finish)
-    started = np.where(scheduled == UNSET, NEVER, scheduled)
+    left = table.gave_up_ns[served]
+    finish = np.where((finish == UNSET) & ((scheduled != UNSET) | (not patient)), left, finish)
+    started = np.where(scheduled == UNSET, NEVER if patient else np.where(left == UNSET, NEVER, left), scheduled)
     order = np.flatnonzero(done)
 
     def p90_of_first(arrivals: int) -> int:
@@ -194,7 +210,8 @@ def _observe(table: RequestTable, served: np.ndarray) -> _Observed | None:
     )
 
 
-def _judge(seen: _Observed, numbers: dict) -> dict:
+def _judge(seen: _Observed, numbers: dict, lost: int = 0) -> dict:
+    """lost : who gave up because of the load; what would have gone to them is no spare capacity."""
     queue = seen.queue()
     if queue.grows and seen.queue_can_tell:
         return _grown("overloaded", queue, "waiting to start", numbers)
@@ -209,7 +226,7 @@ def _judge(seen: _Observed, numbers: dict) -> dict:
         return _answer("unsettled", why, numbers)
     if crowded:
         return _grown("unsettled", crowd, "in the system", numbers)
-    spare = seen.spare(queue)
+    spare = seen.spare(queue, lost)
     numbers = numbers | {"overload_chance": spare.doubt}
     if queue.flat and not spare.enough:
         return _grown("unsettled", queue, "waiting to start", numbers, _doubted(spare))

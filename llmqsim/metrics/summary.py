@@ -13,7 +13,7 @@ from llmqsim.metrics.kv_cap import suggested_cap
 from llmqsim.metrics.notes import notes
 from llmqsim.metrics.prediction import prediction
 from llmqsim.metrics.routing import routing
-from llmqsim.metrics.stability import stability
+from llmqsim.metrics.stability import of_run
 from llmqsim.metrics.starvation import starvation
 from llmqsim.metrics.waiting import waiting_for
 from llmqsim.metrics.warmup import restarts_with_a_burst
@@ -110,7 +110,7 @@ def summarise(result: Result) -> dict[str, Any]:
     requests = _requests(result)
     seen = latency.samples(table, measured)
     figures = latency.figures_of(seen, result.gaps)
-    settled = stability(table, result.due)
+    settled = of_run(result)
     promised = slo.report(result, result.promised, result.slo, settled["verdict"])
     goodput = groups.goodput(result, arrived, window)
     throughput = usage.throughput(table, arrived, window)

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from llmqsim.metrics import slo, stats
-from llmqsim.metrics.stability import stability
+from llmqsim.metrics.stability import of_run
 from llmqsim.planner.settle import STEP, Length
 from llmqsim.result import Result
 from llmqsim.scenario.build import build_workload
@@ -269,7 +269,7 @@ def sample(result: Result, objectives: list[slo.Objective], keep: bool) -> Sampl
     return Sample(
         met=tuple(int(s.met.sum()) for s in seen),
         asked=tuple(int(s.asked.sum()) for s in seen),
-        verdict=stability(result.table, result.due)["verdict"],
+        verdict=of_run(result)["verdict"],
         undecided=tuple(int(s.undecided.sum()) for s in seen),
         series=tuple(outcomes(result, one) for one in objectives) if keep else None,
     )

@@ -20,11 +20,11 @@ from typing import Any
 
 import numpy as np
 
+from llmqsim.cluster.alone import Alone
 from llmqsim.cost.kernels import prefill_attention_ns, step_ns
 from llmqsim.cost.stations import Stations
 from llmqsim.engine.deployment import Deployment
 from llmqsim.metrics.slo import Objective
-from llmqsim.planner.alone import Alone
 from llmqsim.requests import RequestTable
 
 LARGEST_BATCH = 2**16

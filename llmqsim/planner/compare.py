@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from llmqsim.cluster.alone import alone_for
 from llmqsim.errors import UserError, did_you_mean
 from llmqsim.metrics import stats
 from llmqsim.planner import verdict
-from llmqsim.planner.alone import alone_for
 from llmqsim.planner.figures import Metric, Seen, length_edges, metrics, see
 from llmqsim.planner.replicate import alike
 from llmqsim.planner.vary import loops

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from llmqsim.cluster.alone import Alone
 from llmqsim.errors import UserError, or_known
 from llmqsim.metrics import latency, slo, stats
 from llmqsim.metrics.distribution import NS_PER_S
-from llmqsim.planner.alone import Alone
 from llmqsim.requests import UNSET, Outcome, RequestTable
 from llmqsim.result import Result
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 
 from llmqsim.metrics import slo, stats
-from llmqsim.metrics.stability import stability
+from llmqsim.metrics.stability import of_run
 from llmqsim.requests import GIVEN
 from llmqsim.result import Result
 from llmqsim.scenario.build import build_workload
@@ -58,7 +58,7 @@ def kept(result: Result, objective: Callable[[Result], np.ndarray] | None = None
     """Count one run. objective : mask of the requests that meet it (bool[rows]); None for the scenario's SLO."""
     seen = slo.stand_all(result)
     met = seen.met if objective is None else objective(result) & seen.asked
-    verdict = stability(result.table, result.due)["verdict"]
+    verdict = of_run(result)["verdict"]
     return Kept(int(met.sum()), int(seen.asked.sum()), verdict)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from llmqsim.errors import UserError
 from llmqsim.metrics import usage
-from llmqsim.metrics.stability import stability
+from llmqsim.metrics.stability import of_run
 from llmqsim.requests import Outcome
 from llmqsim.result import Result
 from llmqsim.validate.figures import Figure, figures
@@ -72,7 +72,7 @@ def _told(run: Run, result: Result, near: float | None, seconds: float) -> Outco
     return Outcomes(
         values=predict(result, run, wanted(run)),
         engine=result.engine,
-        verdict=stability(table, result.due)["verdict"],
+        verdict=of_run(result)["verdict"],
         gain=near,
         outside={axis: share for axis, share in usage.outside(result.usage).items() if share},
         timed_out=int((table.outcome == Outcome.TIMED_OUT).sum()),

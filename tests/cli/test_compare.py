@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from llmqsim import from_mapping, load
+from llmqsim.cluster.alone import APART_NS, alone_for
 from llmqsim.metrics import stats
-from llmqsim.planner.alone import APART_NS, alone_for
 from llmqsim.planner.compare import compare_scenarios
 from llmqsim.planner.figures import metrics
 from llmqsim.planner.vary import at_load, changed
@@ -182,7 +182,7 @@ def test_alone_is_what_an_empty_server_takes():
     prepared = prepare(load(ROOT / "scenarios" / "first_answer.yaml", sets={"workload.requests": 60}))
     table = prepared.run(0, 0).table
     told = alone_for(prepared.servers.deployment, table).e2e_s(table)
-    from llmqsim.planner.alone import _simulate
+    from llmqsim.cluster.alone import _simulate
     from llmqsim.planner.vary import with_replicas
 
     single = with_replicas(prepared, 1).servers.deployment

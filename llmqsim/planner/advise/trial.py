@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from llmqsim.metrics import slo, stats
-from llmqsim.metrics.stability import stability
+from llmqsim.metrics.stability import of_run
 from llmqsim.planner.advise.facts import Facts
 from llmqsim.planner.attain import KEPT, Probe
 from llmqsim.planner.capacity import Curve
@@ -223,7 +223,7 @@ class Loads(Curve):
         """The margin of a run; above today's load none is kept that shows no steady state."""
         result = faster.run(self.seed, replication)
         margin = least_margin(result, self.objectives)
-        if factor > 1 and margin >= 0 and stability(result.table, result.due)["verdict"] != "stable":
+        if factor > 1 and margin >= 0 and of_run(result)["verdict"] != "stable":
             margin = UNSETTLED
         return {"margin": margin}
 
@@ -269,7 +269,7 @@ def _lengths(scenario: Scenario) -> list[tuple[str, Any]]:
 
 
 def _undecided(trial: Trial) -> bool:
-    return stability(trial.facts.table, trial.facts.result.due)["verdict"] == "unsettled"
+    return of_run(trial.facts.result)["verdict"] == "unsettled"
 
 
 def difference(base: Trial, other: Trial, values: Sequence[float], others: Sequence[float]) -> stats.Interval:

@@ -1,4 +1,5 @@
-"""How long each request would take on an empty server: what slowdown and fairness are measured against."""
+"""How long each request would take on an empty server: what slowdown and fairness are measured against, and who would give
+up there too."""
 
 from __future__ import annotations
 
@@ -44,17 +45,33 @@ class Alone:
         gap_s = (table.finish_ns - table.first_token_ns)[served] / (length - 1) / 1e9
         return starts[served] + length // 2, gap_s
 
+    def first_token_s(self, table: RequestTable) -> np.ndarray:
+        """The same from arrival to first token."""
+        return np.interp(table.prompt_tokens, self.prompts, self.first_s)
+
     def e2e_s(self, table: RequestTable) -> np.ndarray:
         """Seconds from arrival to last token of each row, were it alone; float64[rows], NaN where nothing could be served."""
         if not len(self.prompts) or not len(self.contexts):
             return np.full(len(table), np.nan)
         prompt, answer = table.prompt_tokens, table.output_tokens
-        first = np.interp(prompt, self.prompts, self.first_s)
+        first = self.first_token_s(table)
         # the integral of the time between tokens from the prompt's length to the last token's context
         upto = np.arange(int((prompt + answer).max()) + 1)
         gaps = np.interp(upto, self.contexts, self.token_s)
         total = np.concatenate([[0.0], np.cumsum(gaps)])
         return first + total[prompt + answer] - total[prompt + 1]
+
+
+def late_alone(deployment: Deployment, table: RequestTable, timeout_ns: int) -> np.ndarray:
+    """Who would not be answered before its client gives up even with a server of its own, bool[rows].
+
+    What may be found in a prefix cache costs nothing here, so that nobody is called late who might not be.
+    """
+    alone, cached = alone_for(deployment, table), table.prefixes is not None and deployment.options.enable_prefix_caching
+    least_s = alone.e2e_s(table)
+    if cached:
+        least_s = least_s - alone.first_token_s(table)
+    return least_s * 1e9 > timeout_ns
 
 
 def _simulate(single: Deployment, prompts: np.ndarray, answers: np.ndarray) -> RequestTable:
