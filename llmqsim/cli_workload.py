@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from llmqsim import terminal
@@ -25,6 +26,14 @@ def add_commands(commands) -> None:
     convert.add_argument("output", metavar="B", help=".csv, .tsv, .jsonl (all also .gz) or .parquet")
     reading_arguments(convert)
     convert.set_defaults(command=_convert)
+    inspect = actions.add_parser("inspect", help="what a trace is like, and what a plan on means alone gets wrong")
+    inspect.add_argument("trace", metavar="TRACE", help="a trace of any format (`llmqsim workload formats`)")
+    inspect.add_argument("--cache-tokens", default="", metavar="N,N", help="sizes of prefix caches to try, tokens")
+    inspect.add_argument("--spread-stamps", action="store_true", help="spread requests of one stamp up to the next")
+    inspect.add_argument("--json", metavar="OUT", help="write every figure as JSON")
+    inspect.add_argument("--figure", metavar="OUT.png", help="draw it (.png, .svg, .pdf; needs matplotlib)")
+    reading_arguments(inspect)
+    inspect.set_defaults(command=_inspect)
     fit = actions.add_parser("fit", help="fit prompt and output lengths and print how well they fit")
     fit.add_argument("trace", metavar="TRACE", help="a trace of any format (`llmqsim workload formats`)")
     fit.add_argument("-o", "--output", required=True, metavar="LENGTHS.yaml", help="where to write the table")
@@ -128,4 +137,25 @@ def _fit(arguments: argparse.Namespace) -> int:
     from llmqsim.workload.fit import fit_file
 
     say(fit_file(arguments.trace, arguments.output, how=how_of(arguments)))
+    return 0
+
+
+def _inspect(arguments: argparse.Namespace) -> int:
+    from llmqsim.report import drawing, files, inspect_figure
+    from llmqsim.report.inspect_screen import inspect_screen
+    from llmqsim.workload.inspection.inspect import inspect
+    from llmqsim.workload.replay import spread
+
+    caches = [whole(part, "--cache-tokens") for part in arguments.cache_tokens.split(",") if part]
+    check_outputs({"--json": arguments.json, "--figure": arguments.figure}, [arguments.trace])
+    drawing.check(arguments.figure)
+    trace = read(arguments)
+    if arguments.spread_stamps and trace.has_times:
+        trace = replace(trace, arrival_s=spread(trace.arrival_s), notes=(*trace.notes, "stamps were spread"))
+    seen = inspect(trace, caches)
+    if arguments.json is not None:
+        files.write_json(seen.to_dict(), arguments.json)
+    if arguments.figure is not None:
+        inspect_figure.draw(trace, seen, arguments.figure)
+    say(inspect_screen(seen))
     return 0

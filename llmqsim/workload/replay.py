@@ -31,7 +31,7 @@ def replay(given: dict, folder: Path, notes: list[str]) -> Rows:
     scale = 1.0 if spec.get("rate_scale") is None else float(spec["rate_scale"])
     if not 0 < scale < float("inf"):
         raise ScenarioError(f"workload.trace.rate_scale: must be above 0 (got {scale:g})")
-    arrival_s = _spread(trace.arrival_s) if spec.get("spread_stamps") else trace.arrival_s
+    arrival_s = spread(trace.arrival_s) if spec.get("spread_stamps") else trace.arrival_s
     times = to_ns(arrival_s / scale)
     kept = len(times)
     if "duration" in given:
@@ -58,7 +58,7 @@ def replay(given: dict, folder: Path, notes: list[str]) -> Rows:
     return rows
 
 
-def _spread(arrival_s: np.ndarray) -> np.ndarray:
+def spread(arrival_s: np.ndarray) -> np.ndarray:
     """Requests of one time stamp, evenly over the time to the next; those of the last stamp over the typical gap."""
     stamps, first, count = np.unique(arrival_s, return_index=True, return_counts=True)
     if len(stamps) < 2:
