@@ -7,6 +7,7 @@ from llmqsim.workload.inspection.inspect import Inspection
 from llmqsim.workload.inspection.lengths import Lengths
 from llmqsim.workload.inspection.sharing import Prefixes, Sessions
 
+
 def inspect_screen(seen: Inspection) -> str:
     """At most 110 columns wide."""
     lines = [f"{seen.source}: {seen.rows:,} requests", *means(seen)]

@@ -86,8 +86,8 @@ def of_demand(prompt: np.ndarray, output: np.ndarray) -> Demand:
     held, amount = kv_time(prompt, output), work(prompt, output)
     top = np.sort(held)[-max(1, len(held) // 100) :]
     at_means = float(output.mean() * (prompt.mean() + (output.mean() + 1) / 2))
-    levels = [float(np.quantile(held, level, method="inverted_cdf")) for level in (0.5, 0.95, 0.99)]
-    return Demand(float(held.mean()), *levels, float(top.sum() / held.sum()), at_means / float(held.mean()),
+    p50, p95, p99 = (float(np.quantile(held, level, method="inverted_cdf")) for level in (0.5, 0.95, 0.99))
+    return Demand(float(held.mean()), p50, p95, p99, float(top.sum() / held.sum()), at_means / float(held.mean()),
                   float(amount.mean()), float(amount.std() / amount.mean()))  # fmt: skip
 
 

@@ -61,7 +61,7 @@ def of_lengths(values: np.ndarray) -> Lengths:
     levels = {name: quantile(values, level) for name, level in LEVELS.items()}
     tokens, counts = np.unique(values, return_counts=True)
     heavy = np.argsort(-counts, kind="stable")[:MOST_PILES]
-    piles = tuple((int(tokens[i]), counts[i] / len(values)) for i in heavy if counts[i] >= max(2.0, PILE * len(values)))
+    piles = tuple((int(tokens[i]), float(counts[i]) / len(values)) for i in heavy if counts[i] >= max(2.0, PILE * len(values)))
     return Lengths(
         mean=float(values.mean()),
         cv=float(values.std() / values.mean()),
