@@ -799,18 +799,6 @@ MUTATIONS: dict[str, tuple[str, str, str, str]] = {
         "        if table[ARRIVAL, first] < table[ARRIVAL, row] or (",
         "        if True or (",
     ),
-    "orders: tenants that leave are not counted": (
-        "orders/vtc/kernels.py",
-        "least_counter",
-        " and arena[base + R_TAIL] == 0:",
-        ":",
-    ),
-    "orders: tenants that were preempted are not counted": (
-        "orders/vtc/kernels.py",
-        "least_counter",
-        "if arena[base + R_PREEMPTED] == 0 and",
-        "if",
-    ),
     "orders: tenants are never off the list": (
         "orders/vtc/kernels.py",
         "strode",
@@ -915,15 +903,33 @@ MUTATIONS: dict[str, tuple[str, str, str, str]] = {
     ),
     "ranks: who has made no token is displaced": (
         "batchers/ranked/kernels.py",
-        "last_between",
-        "if arena[at + S_KNOWN] <= arena[at + S_ENTERED] or is_drafted",
-        "if is_drafted",
+        "last_behind",
+        " or arena[at + S_KNOWN] <= arena[at + S_ENTERED]:",
+        ":",
     ),
     "ranks: who has a token in this step is displaced": (
         "batchers/ranked/kernels.py",
-        "last_between",
-        " or is_drafted(arena, step, at, slot):",
-        ":",
+        "last_behind",
+        "        if is_drafted(arena, step, at, slot):\n",
+        "        if False:\n",
+    ),
+    "ranks: a list of two runs is merged with the later first": (
+        "batchers/ranked/kernels.py",
+        "merge",
+        "is_behind(arena, base, listed + left, listed + right)",
+        "not is_behind(arena, base, listed + left, listed + right)",
+    ),
+    "ranks: equal keys, the later row first": (
+        "batchers/ranked/kernels.py",
+        "is_behind",
+        "return row_listed(arena, base, place) > row_listed",
+        "return row_listed(arena, base, place) < row_listed",
+    ),
+    "ranks: who ranks ahead is displaced": (
+        "batchers/ranked/kernels.py",
+        "last_behind",
+        "return place if comes_after(its_level, its_value, its_row, level, value, row) else -1",
+        "return place",
     ),
     "ranks: the first who runs gives way": (
         "batchers/ranked/kernels.py",
@@ -946,8 +952,8 @@ MUTATIONS: dict[str, tuple[str, str, str, str]] = {
     "ranks: who is displaced counts as short of memory": (
         "batchers/ranked/kernels.py",
         "displace",
-        "give_way(table, arena, base, step, victim, False, now)",
-        "give_way(table, arena, base, step, victim, False, now)\n        arena[step + T_PREEMPTED] = 1",
+        "        give_way(table,",
+        "        arena[step + T_PREEMPTED] = 1\n        give_way(table,",
     ),
     "ranks: who loses its place is in the queue at once": (
         "orders/fixed/kernels.py",

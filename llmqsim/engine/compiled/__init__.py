@@ -104,7 +104,7 @@ class Replicas:
             "due": clients,
             "answers": len(self._table) if self._router.listens else slots,
             "draft": 3 * slots * at.DRAFT,  # a row may be taken back and given again
-            "scratch": 3 * slots,
+            "scratch": 6 * slots,
             "marks": len(self._table) * at.MARKS if orders.needs_rows(self._batcher.order) else 0,
             "targets": classes * at.TARGETS,
             "times": victims.longest(self._table) + 2 if self._asks_times(servers) else 0,

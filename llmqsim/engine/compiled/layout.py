@@ -267,8 +267,9 @@ REPLICA = U_BLOCKS + 2
     T_PREEMPTED,
     T_EXHAUSTED,
     T_BLOCKED_BY,
+    T_LISTED,
     STEP,
-) = range(27)
+) = range(28)
 NEWEST, LEAST_URGENT, LEAST_KV, MOST_SLACK = range(4)
 """G_VICTIM: who gives way"""
 TTFT, TPOT, E2E, TARGETS = range(4)

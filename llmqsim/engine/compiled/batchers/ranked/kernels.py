@@ -41,30 +41,60 @@ def rank_of(batcher, table, arena, base, slot, now):
 @kernel
 def line_up(batcher, table, arena, base, now):
     """Write who runs, and (as -1 - slot) who is swapped, in order to G_SCRATCH; returns how many there are."""
-    slots, levels = arena[G_SCRATCH], arena[G_SCRATCH] + arena[G_SLOTS]
-    values, count = levels + arena[G_SLOTS], inside(arena, base)
-    for place in range(count):
-        slot = slot_inside(arena, base, place)
-        level, value, row = rank_of(batcher, table, arena, base, slot, now)
-        hole = place
-        while hole > 0:
-            other = arena[slots + hole - 1]
-            other_row = arena[slot_at(arena, base, other if other >= 0 else -1 - other) + S_ROW]
-            if comes_after(level, value, row, arena[levels + hole - 1], arena[values + hole - 1], other_row):
-                break
-            for part in (slots, levels, values):
-                arena[part + hole] = arena[part + hole - 1]
-            hole -= 1
-        arena[slots + hole] = slot if place < arena[base + R_RUNNING] else -1 - slot
-        arena[levels + hole], arena[values + hole] = level, value
+    listed, count, in_order = arena[G_SCRATCH], inside(arena, base), True
+    for place in range(listed, listed + count):
+        slot = slot_inside(arena, base, place - listed)
+        arena[place] = slot if place - listed < arena[base + R_RUNNING] else -1 - slot
+        level, value, _ = rank_of(batcher, table, arena, base, slot, now)
+        arena[place + arena[G_SLOTS]], arena[place + 2 * arena[G_SLOTS]] = level, value
+        in_order = in_order and (place == listed or not is_behind(arena, base, place - 1, place))
+    other, run = listed + 3 * arena[G_SLOTS], 1
+    while not in_order and run < count:  # runs of so many are in order; one list to the other
+        for low in range(0, count, 2 * run):
+            merge(arena, base, listed, other, low, min(low + run, count), min(low + 2 * run, count))
+        listed, other, run = other, listed, 2 * run
+    if listed != arena[G_SCRATCH]:
+        for place in range(count):
+            arena[arena[G_SCRATCH] + place] = arena[listed + place]
     return count
+
+
+@kernel
+def is_behind(arena, base, place, other):
+    """Of two in a list: is the first behind the other?"""
+    level, other_level = arena[place + arena[G_SLOTS]], arena[other + arena[G_SLOTS]]
+    if level != other_level:
+        return level > other_level
+    value, other_value = arena[place + 2 * arena[G_SLOTS]], arena[other + 2 * arena[G_SLOTS]]
+    if value != other_value:
+        return value > other_value
+    return row_listed(arena, base, place) > row_listed(arena, base, other)
+
+
+@kernel
+def row_listed(arena, base, place):
+    """Whose place in a list that is."""
+    slot = arena[place]
+    return arena[slot_at(arena, base, slot if slot >= 0 else -1 - slot) + S_ROW]
+
+
+@kernel
+def merge(arena, base, listed, other, low, middle, high):
+    """Two runs of a list, one behind the other, become one of another list."""
+    left, right = low, middle
+    for place in range(low, high):
+        from_right = left == middle or (right < high and is_behind(arena, base, listed + left, listed + right))
+        taken = right if from_right else left
+        for part in range(0, 3 * arena[G_SLOTS], arena[G_SLOTS]):
+            arena[other + part + place] = arena[listed + part + taken]
+        left, right = left + (1 - from_right), right + from_right
 
 
 @kernel
 def draft(batcher, table, arena, costs, params, base, step, now):
     """Tokens from the top of the list until the budget is spent; behind the first who can't enter nobody else does."""
     catch_up(batcher.order, table, arena, base, now)
-    count = line_up(batcher, table, arena, base, now)
+    count = arena[step + T_LISTED] = line_up(batcher, table, arena, base, now)
     place, entry, fetched = 0, True, -1
     level = value = inside_row = 0
     while entry:
@@ -134,43 +164,42 @@ def displace(batcher, table, arena, base, step, slot, row, known, now):
     need = rules.blocks_for(tokens, arena[G_BLOCK_SIZE]) + arena[G_WATERMARK]
     places, free = arena[G_MAX_NUM_SEQS] - arena[base + R_RUNNING], arena[base + R_FREE_BLOCKS]
     level, value = key_of(batcher.order, table, arena, base, row, slot, now)
+    end = inside_at_first = arena[step + T_LISTED]
     chosen = 0
-    below_level, below_value, below_row = NEVER, NEVER, NEVER
     while places < 1 or free < need:
-        victim = last_between(
-            batcher, table, arena, base, step, level, value, row, below_level, below_value, below_row, now
-        )
-        if victim < 0:
+        end = last_behind(batcher, table, arena, base, step, level, value, row, end, now)
+        if end < 0:
             return False
-        below_level, below_value, below_row = rank_of(batcher, table, arena, base, victim, now)
         chosen, places = chosen + 1, places + 1
-        free += held_blocks(arena, slot_at(arena, base, victim))
+        free += held_blocks(arena, slot_at(arena, base, arena[arena[G_SCRATCH] + end]))
     if chosen == 0 or arena[step + T_BUDGET] == 0:
         return False
+    end = inside_at_first
     for _ in range(chosen):
-        victim = last_between(batcher, table, arena, base, step, level, value, row, NEVER, NEVER, NEVER, now)
-        give_way(table, arena, base, step, victim, False, now)
+        end = last_behind(batcher, table, arena, base, step, level, value, row, end, now)
+        give_way(table, arena, base, step, arena[arena[G_SCRATCH] + end], False, now)
     return True
 
 
 @kernel
-def last_between(batcher, table, arena, base, step, level, value, row, below_level, below_value, below_row, now):
-    """The last of the running requests that rank behind one and before another, -1 if there is none.
+def last_behind(batcher, table, arena, base, step, level, value, row, end, now):
+    """The last place in the list, before `end`, of a running request that ranks behind one, -1 if there is none.
 
-    Only those that have made a token since they entered, and have none in this step.
+    Only those that have made a token since they entered, and have none in this step; they stand where they did when the
+    list was made.
     """
-    last, last_level, last_value, last_row = -1, level, value, row
-    for place in range(arena[base + R_RUNNING]):
-        slot = arena[arena[base + R_ORDER] + place]
+    for place in range(end - 1, -1, -1):
+        slot = arena[arena[G_SCRATCH] + place]
+        if slot < 0:
+            continue
         at = slot_at(arena, base, slot)
-        if arena[at + S_KNOWN] <= arena[at + S_ENTERED] or is_drafted(arena, step, at, slot):
+        if arena[at + S_STAGE] != RUNNING or arena[at + S_KNOWN] <= arena[at + S_ENTERED]:
+            continue
+        if is_drafted(arena, step, at, slot):
             continue
         its_level, its_value, its_row = rank_of(batcher, table, arena, base, slot, now)
-        if comes_after(its_level, its_value, its_row, last_level, last_value, last_row) and comes_after(
-            below_level, below_value, below_row, its_level, its_value, its_row
-        ):
-            last, last_level, last_value, last_row = slot, its_level, its_value, its_row
-    return last
+        return place if comes_after(its_level, its_value, its_row, level, value, row) else -1
+    return -1
 
 
 @kernel
