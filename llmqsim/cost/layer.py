@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from llmqsim.cost import mixed
 from llmqsim.cost.coefficients import Kernels
 from llmqsim.cost.linear import LinearOp, Matrix
 from llmqsim.cost.mla import LatentAttention
@@ -71,12 +72,16 @@ class Layer:
             made += self._mlp("", self.intermediate, m.dense_mlp_layers, linear)
         if m.shared_intermediate:
             made += self._mlp("shared ", m.shared_intermediate // tp, m.moe_layers, linear)
+        if m.wide_layers:
+            made += self._mlp("wider ", self.intermediate, m.wide_layers, linear)
         if m.experts:
             made.append(Matrix("router", m.experts, m.hidden, m.moe_layers, "bfloat16"))
-        return tuple(made)
+        return (*made, *mixed.extra_matrices(self))
 
     def _attention_matrices(self) -> tuple[Matrix, ...]:
         m, dtype = self.model, linear_dtypes(self.model)["attention"]
+        if m.mixers:
+            return mixed.matrices(self)
         width = self.heads * m.head_dim
         if m.kv_lora_rank:
             queries = m.q_lora_rank or m.hidden
@@ -146,6 +151,8 @@ class Layer:
     def decode_seconds(self, batch, context) -> np.ndarray:
         """Seconds of decode attention in all layers: `batch` requests of `context` tokens."""
         k, m = self.kernels, self.model
+        if m.mixers:
+            return mixed.decode_seconds(self, batch, context)
         if m.kv_lora_rank:
             return m.layers * self.latent_attention().decode_seconds(batch, context)
         shape = (self.heads, self.kv_heads, m.head_dim, k.kv_bytes)
@@ -157,6 +164,8 @@ class Layer:
     def prefill_seconds(self, query, prefix) -> np.ndarray:
         """Seconds of prefill attention in all layers for one chunk, without the launches."""
         k, m = self.kernels, self.model
+        if m.mixers:
+            return mixed.prefill_seconds(self, query, prefix)
         if m.kv_lora_rank:
             return m.layers * self.latent_attention().prefill_busy_s(query, prefix)
         shape = (self.heads, self.kv_heads, m.head_dim, k.kv_bytes)
@@ -218,7 +227,7 @@ class Layer:
         experts = TabledExperts(
             self.gemm(m.weight_dtype),
             WEIGHT_BYTES[m.weight_dtype],
-            m.hidden,
+            m.expert_hidden or m.hidden,
             m.moe_intermediate,
             m.experts,
             m.experts_per_token,

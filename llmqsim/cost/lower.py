@@ -164,7 +164,7 @@ def _unfitted(model: Model, options: EngineOptions) -> tuple[str, ...]:
     notes = []
     if model.kv_lora_rank:
         notes.append("latent attention: physical form on the attention rates, not fitted")
-    if model.weight_dtype in ("int4", "mxfp4"):
+    if model.weight_dtype in ("int4", "int4_g32", "mxfp4", "nvfp4"):
         notes.append(f"{model.weight_dtype} weights: 16-bit GEMM fits with their bytes and arithmetic, not timed")
     if options.pipeline_parallel_size > 1:
         notes.append(

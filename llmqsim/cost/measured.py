@@ -19,7 +19,10 @@ from llmqsim.hardware.gpu import Gpu
 
 EXPERT_LAUNCH_S = 1e-5
 """part of an expert layer that does not depend on how many experts are read (docs/cost_model.md)"""
-LABELS = {"fp8": "fp8", "fp8_block": "fp8_block", "int4": "int4_wo", "mxfp4": "w4a16_mxfp4"}
+LABELS = {
+    "fp8": "fp8", "fp8_block": "fp8_block", "int8": "int8", "int4": "int4_wo", "int4_g32": "int4_wo", "mxfp4": "w4a16_mxfp4",
+    "nvfp4": "nvfp4",
+}  # fmt: skip
 """dtype labels of the kernel tables by weight dtype; every other weight is 16 bits wide"""
 
 ENGINES = ("vllm", "sglang", "trtllm")

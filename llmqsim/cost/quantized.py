@@ -33,7 +33,7 @@ def typed(gemm: Gemm, weight_dtype: str, eight_bit_speedup: float) -> Gemm:
     """The GEMM for weights of a type. eight_bit_speedup : the GPU's 8-bit over its 16-bit rate, 1 without 8-bit."""
     if weight_dtype == "bfloat16":
         return gemm
-    eight_bit = weight_dtype.startswith("fp8") and eight_bit_speedup > 1
+    eight_bit = weight_dtype.startswith(("fp8", "int8")) and eight_bit_speedup > 1
     roofline = gemm.roofline
     if eight_bit:
         roofline = replace(roofline, flops_per_s=roofline.flops_per_s * eight_bit_speedup)

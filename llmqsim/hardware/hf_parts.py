@@ -1,4 +1,4 @@
-"""Parts of a Hugging Face `config.json` that only some families have: latent attention, experts, windows, quantisation.
+"""Parts of a Hugging Face `config.json` that only some families have: latent attention, index keys, experts, windows.
 
 Each function reads its keys, writes fields of Model into `values` and the keys they came from into `keys`, and adds a
 sentence to `faults` for what is impossible or not modelled. Meanings: transformers' configuration classes, from memory.
@@ -9,12 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from llmqsim.hardware.hf_layers import listed_layers
+
 Config = Mapping[str, Any]
 
-EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
-PER_TOKEN = ("num_experts_per_tok", "experts_per_token", "moe_top_k")
+EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
+PER_TOKEN = (
+    "num_experts_per_tok", "experts_per_token", "num_experts_per_token", "top_k_experts", "moe_topk", "moe_top_k", "moe_k",
+)  # fmt: skip
+SHARED_WIDTH = ("moe_shared_expert_intermediate_size", "shared_intermediate_size", "share_expert_dim")
+SHARED_COUNT = ("n_shared_experts", "num_shared_experts", "num_shared_expert", "moe_num_shared_experts")
 LATENT = ("q_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
-WINDOWED = ("sliding_attention", "chunked_attention")
 GEMMA2_PATTERN, LLAMA4_PATTERN = 2, 4
 """one layer in so many attends to everything, where the file names no pattern"""
 
@@ -55,6 +60,25 @@ def attention(config: Config, kind: str, values: dict, keys: dict, faults: list[
     keys["head_dim"] = "qk_nope_head_dim + qk_rope_head_dim"
 
 
+def index_keys(config: Config, kind: str, values: dict, keys: dict, faults: list[str]) -> None:
+    """Index keys of sparse attention, which every token keeps beside its KV: DeepSeek's in all layers, MiniMax's in some."""
+    sparse = config.get("sparse_attention_config")
+    if isinstance(sparse, Mapping) and sparse.get("use_sparse_attention", True):
+        width, listed = sparse.get("sparse_index_dim"), sparse.get("sparse_attention_freq")
+        heads = sparse.get("sparse_num_index_heads") or 1
+        count = sum(bool(one) for one in listed) if isinstance(listed, (list, tuple)) else values["layers"]
+        key = "sparse_attention_config"
+    elif config.get("index_topk"):
+        width, heads, count, key = config.get("index_head_dim"), config.get("index_n_heads") or 1, values["layers"], "index_topk"
+    else:
+        return
+    if not isinstance(width, int) or isinstance(width, bool) or width < 1:
+        faults.append(f"{key}: sparse attention without the width of its index keys (index_head_dim)")
+        return
+    values |= {"index_width": width, "index_heads": heads, "index_layers": count}
+    keys |= {"index_width": key, "index_layers": key}
+
+
 def experts(config: Config, kind: str, values: dict, keys: dict, faults: list[str]) -> None:
     """Routed and shared experts, and which layers have them."""
     keys["experts"], count = whole(config, EXPERTS, faults)
@@ -66,8 +90,13 @@ def experts(config: Config, kind: str, values: dict, keys: dict, faults: list[st
     values["experts_per_token"] = chosen
     if not 1 <= chosen <= count:
         faults.append(f"num_experts_per_tok: must be from 1 to {keys['experts']} {count} (got {chosen or 'nothing'})")
-    keys["moe_intermediate"], width = whole(config, "moe_intermediate_size", faults, values["intermediate"])
+    keys["moe_intermediate"], width = whole(
+        config, ("moe_intermediate_size", "expert_intermediate_size"), faults, values["intermediate"]
+    )
     values["moe_intermediate"], keys["moe_intermediate"] = width, keys["moe_intermediate"] or keys["intermediate"]
+    key, latent = whole(config, "moe_latent_size", faults)
+    if latent:
+        values["expert_hidden"], keys["expert_hidden"] = latent, key
     values["router_bias"] = kind == "gpt_oss" or config.get("topk_method") == "noaux_tc"
     _shared_experts(config, kind, values, keys, faults)
     values["dense_layers"] = _dense_layers(config, values["layers"], faults)
@@ -82,11 +111,16 @@ def _shared_experts(config: Config, kind: str, values: dict, keys: dict, faults:
         keys["intermediate"], dense = whole(config, "intermediate_size_mlp", faults, values["intermediate"])
         values["intermediate"] = dense
         return
+    if kind.startswith("gemma4"):  # a dense MLP beside the experts of every layer
+        values["shared_intermediate"], keys["shared_intermediate"] = values["intermediate"], "enable_moe_block"
+        return
     key, width = whole(config, "shared_expert_intermediate_size", faults)
     if width:
         values["shared_gate"] = True
     else:
-        key, count = whole(config, ("n_shared_experts", "num_shared_experts"), faults)
+        key, width = whole(config, SHARED_WIDTH, faults)
+    if not width:
+        key, count = whole(config, SHARED_COUNT, faults)
         width = count * values["moe_intermediate"]
     if width:
         values["shared_intermediate"], keys["shared_intermediate"] = width, key
@@ -94,7 +128,12 @@ def _shared_experts(config: Config, kind: str, values: dict, keys: dict, faults:
 
 def _dense_layers(config: Config, layers: int, faults: list[str]) -> int:
     """Layers whose MLP is dense: the first k, those listed, and those that a stride leaves out."""
-    _, first = whole(config, "first_k_dense_replace", faults)
+    freq = config.get("moe_layer_freq")
+    if isinstance(freq, (list, tuple)):  # one entry a layer
+        if len(freq) != layers:
+            faults.append(f"moe_layer_freq: must name {layers} layers (got {len(freq)})")
+        return sum(not one for one in freq)
+    _, first = whole(config, ("first_k_dense_replace", "num_dense_layers", "moe_layer_start_index"), faults)
     _, step = whole(config, ("decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_freq"), faults, 1)
     listed = config.get("mlp_only_layers") or ()
     if not isinstance(listed, (list, tuple)):
@@ -108,7 +147,7 @@ def _dense_layers(config: Config, layers: int, faults: list[str]) -> int:
 
 def windows(config: Config, kind: str, values: dict, keys: dict, faults: list[str]) -> None:
     """Sliding or chunked windows, in all layers or in those of a pattern."""
-    key, window = whole(config, ("sliding_window", "attention_chunk_size"), faults)
+    key, window = whole(config, ("sliding_window", "sliding_window_size", "attention_chunk_size"), faults)
     if not window or config.get("use_sliding_window") is False or window >= values["max_position_embeddings"]:
         return
     windowed, why = _windowed_layers(config, kind, values["layers"], faults)
@@ -119,11 +158,11 @@ def windows(config: Config, kind: str, values: dict, keys: dict, faults: list[st
 
 def _windowed_layers(config: Config, kind: str, layers: int, faults: list[str]) -> tuple[int, str]:
     """Layers with a window and the key that says so."""
-    types = config.get("layer_types")
-    if isinstance(types, (list, tuple)):
-        if len(types) != layers:
-            faults.append(f"layer_types: must name {layers} layers (got {len(types)})")
-        return sum(name in WINDOWED for name in types), "layer_types"
+    listed = listed_layers(config, kind, layers, faults)
+    if listed is not None:
+        return listed.count("window", "chunked"), listed.key
+    if isinstance(config.get("layer_types"), (list, tuple)):
+        return 0, "layer_types"  # the fault is told
     if kind == "gemma2":
         return layers - layers // GEMMA2_PATTERN, "every other layer of gemma2"
     if kind == "llama4_text":
@@ -136,46 +175,3 @@ def _windowed_layers(config: Config, kind: str, layers: int, faults: list[str]) 
         key, full = whole(config, "max_window_layers", faults, layers)
         return max(0, layers - full), key or "max_window_layers"
     return layers, "sliding_window"
-
-
-def weight_types(config: Config, kind: str, values: dict, keys: dict, faults: list[str]) -> None:
-    """`quantization_config`: which of the modelled types the weights are stored in."""
-    rule = config.get("quantization_config")
-    if not rule:
-        return
-    dtype = _weight_dtype(rule) if isinstance(rule, Mapping) else None
-    if dtype is None:
-        faults.append(
-            f"quantization_config: these quantised weights are not modelled (got {short(rule)}); modelled: fp8 (per "
-            "tensor, per channel or 128 x 128 blocks), 4-bit awq or gptq, mxfp4"
-        )
-        return
-    values["weight_dtype"], keys["weight_dtype"] = dtype, "quantization_config"
-    left = rule.get("ignore") or rule.get("modules_to_not_convert") or ()
-    if dtype != "mxfp4" and any("self_attn" in str(name) for name in left):
-        values["attention_dtype"], keys["attention_dtype"] = "bfloat16", "quantization_config: modules left out"
-
-
-def _weight_dtype(rule: Mapping[str, Any]) -> str | None:
-    method = str(rule.get("quant_method", "")).lower()
-    if method in ("fp8", "fbgemm_fp8"):
-        return "fp8_block" if rule.get("weight_block_size") else "fp8"
-    if method in ("awq", "gptq", "gptq_marlin", "awq_marlin"):
-        return "int4" if rule.get("bits", rule.get("w_bit", 4)) == 4 else None
-    if method == "mxfp4":
-        return "mxfp4"
-    if method == "modelopt":
-        algorithm = str(rule.get("quant_algo") or (rule.get("quantization") or {}).get("quant_algo") or "").upper()
-        return {"FP8": "fp8", "W4A16_AWQ": "int4"}.get(algorithm)
-    if method == "compressed-tensors":
-        return _compressed(rule)
-    return None
-
-
-def _compressed(rule: Mapping[str, Any]) -> str | None:
-    groups = rule.get("config_groups") or {}
-    weights = next((g.get("weights") or {} for g in groups.values() if isinstance(g, Mapping)), {})
-    bits, kind = weights.get("num_bits"), weights.get("type", "int")
-    if (bits, kind) == (8, "float"):
-        return "fp8_block" if weights.get("strategy") == "block" else "fp8"
-    return "int4" if (bits, kind) == (4, "int") else None

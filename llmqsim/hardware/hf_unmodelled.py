@@ -1,8 +1,8 @@
 """What a Hugging Face `config.json` says and this simulator does not model, each with its consequence.
 
 A key that is known and not modelled has a sentence of its own, with the factor where the file gives it. A key that is
-not known, but whose name is about attention, state or cache, and a family that is not known, are said, too: such a
-model is read as a plain transformer. Meanings: transformers' and the models' own configuration classes, from memory.
+not known, but whose name is about attention, state or cache, is refused where it says which tokens layers see or keep,
+and said otherwise. With `architecture: dense` all of them are said: then every layer is plain attention. Meanings: transformers' and the models' own configuration classes, from memory.
 """
 
 from __future__ import annotations
@@ -12,36 +12,36 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from llmqsim.hardware.hf_families import DENSE
+from llmqsim.hardware.hf_towers import tower_parameters, towers
+
 Config = Mapping[str, Any]
 
 FAMILY, TOWER = "model_type", "vision_config"
+REMAINING = (
+    "index_topk", "index_n_heads", "index_head_dim", "sparse_attention_config", "altup_num_inputs", "hc_mult", "compress_ratios",
+)  # fmt: skip
+"""keys that stay unmodelled in the families that are known"""
+UNDERSTOOD = frozenset({
+    "conv_L_cache", "conv_dim", "conv_dim_out", "conv_kernel", "attn_layer_period", "attn_layer_offset", "layer_group_size",
+    "linear_conv_kernel_dim", "linear_key_head_dim", "linear_num_key_heads", "linear_num_value_heads",
+    "linear_value_head_dim", "mamba_chunk_size", "mamba_d_conv", "mamba_d_head", "mamba_d_state", "mamba_expand",
+    "mamba_n_groups", "mamba_n_heads", "mamba_head_dim", "mamba_num_heads", "mamba_hidden_act", "mamba_norm_before_gate",
+    "mamba_rms_norm", "mamba_use_mlp", "mamba_dt_rank", "mamba_d_ssm", "ssm_state_size", "state_size", "use_conv_bias",
+    "mtp_hybrid_override_pattern", "mtp_layers_block_type", "indexer_rope_interleave", "swa_v_head_dim", "no_rope_layer_interval",
+    "attention_head_dim", "attn_type_list", "num_key_value_heads_per_layer", "mla_use_nope", "use_mla", "window_size",
+    "attention_type", "no_rope_layers", "global_attn_every_n_layers", "sliding_window_size", "attn_temperature_tuning",
+})  # fmt: skip
+"""keys that are read where they matter"""
 ATTENDING = ("full_attention", "sliding_attention", "chunked_attention")
 """entries of `layer_types` that keep keys and values"""
-KNOWN_TYPES = frozenset({
-    "apertus", "arcee", "baichuan", "bloom", "cohere", "cohere2", "deepseek_v2", "deepseek_v3", "ernie4_5",
-    "ernie4_5_moe", "exaone4", "gemma", "gemma2", "gemma3", "gemma3_text", "glm", "glm4", "glm4_moe", "gpt2",
-    "gpt_neox", "gpt_oss", "gptj", "granite", "granitemoe", "internlm2", "internlm3", "kimi_k2", "llama", "llama4",
-    "llama4_text", "minimax_m2", "ministral3", "mistral", "mistral3", "mixtral", "olmo", "olmo2", "olmo3", "olmoe",
-    "opt", "phi", "phi3", "qwen2", "qwen2_5_vl", "qwen2_5_vl_text", "qwen2_moe", "qwen2_vl", "qwen2_vl_text", "qwen3",
-    "qwen3_moe", "qwen3_vl", "qwen3_vl_moe", "qwen3_vl_moe_text", "qwen3_vl_text", "seed_oss", "smollm3", "stablelm",
-    "starcoder2",
-})  # fmt: skip
-"""families whose attention and MLP are what the dimensions of the file say, as far as they are read here"""
-ENCODERS = frozenset({
-    "albert", "bart", "bert", "bigbird_pegasus", "blenderbot", "camembert", "clip", "deberta", "deberta-v2",
-    "distilbert", "electra", "ernie", "esm", "hubert", "jina_bert", "layoutlm", "longformer", "longt5", "luke",
-    "marian", "mbart", "modernbert", "mpnet", "mt5", "nomic_bert", "pegasus", "roberta", "seamless_m4t", "siglip",
-    "speech_to_text", "t5", "umt5", "vit", "wav2vec2", "whisper", "xlm-roberta", "xlnet",
-})  # fmt: skip
-"""families without a decoder, or with an encoder before it"""
-MASKED = ("ForMaskedLM", "ForPreTraining")
-"""ends of `architectures` of models that fill gaps and generate nothing"""
-
 _TELLING = re.compile(
     r"attn|attention|ssm|mamba|rwkv|retention|recurren|conv_|linear_|_linear|state_size|window|sparse|sparsity|^index|"
     r"hybrid|head_dim|key_value|(?:^|_)kv(?:_|$)|latent|compress|layer_types|block_type|shared_layers|(?:^|_)swa(?:_|$)"
 )
 """names of keys that are about how tokens attend and what of them is kept"""
+_GRAVE = re.compile(r"window|sparse|^index|layer_types|block_type|hybrid|shared_layers|compress|latent|(?:^|_)swa(?:_|$)")
+"""of these, names about which tokens a layer sees and which it keeps"""
 _HARMLESS = re.compile(
     r"dropout|pdrop|implementation|softcap|multiplier|scal(?:e|ing|ar)|bias|fp32|dtype|temperature|bidirectional|rope|"
     r"^num_attention_heads$|^decoder_sparse_step$|^num_key_value_heads$|^head_dim$|^kv_lora_rank$|"
@@ -60,59 +60,77 @@ class Unmodelled:
     effect: str
 
 
-def encoder(config: Config) -> str | None:
-    """The key and value that say that the model has no decoder, or an encoder before it; None for a decoder."""
-    kind = str(config.get("model_type", ""))
-    if kind in ENCODERS:
-        return f"model_type: encoders are not modelled (got '{kind}')"
-    if config.get("is_encoder_decoder"):
-        return "is_encoder_decoder: encoders are not modelled (got true)"
-    named = config.get("architectures")
-    for name in named if isinstance(named, (list, tuple)) else ():
-        if str(name).endswith(MASKED):
-            return f"architectures: models that fill masks generate nothing (got '{name}')"
-    return None
+def unmodelled(
+    config: Config, outer: Config, layers: int, hidden: int, *, read_as: str = "", dense: bool = False
+) -> tuple[Unmodelled, ...]:
+    """What of the model is not modelled, gravest first. config : keys of the language model; outer : of the file.
 
-
-def unmodelled(config: Config, outer: Config, layers: int) -> tuple[Unmodelled, ...]:
-    """What of the model is not modelled, gravest first. config : keys of the language model; outer : of the file."""
+    read_as : the architecture that a user named, or that the keys told where the file names none; dense : that is the
+    plain transformer, of which no other key holds.
+    """
     found: dict[str, Unmodelled] = {}
     for key, (says, effect) in _KNOWN.items():
         value = config.get(key)
-        if value and says(value, config):
+        if value and (dense or key in REMAINING) and says(value, config):
             text = effect if isinstance(effect, str) else effect(value, config, layers)
+            text += "" if not text or dense or effect is not _sparse else " (its index keys count in KV)"
             if text and not any(one.effect == text for one in found.values()):
                 found[key] = Unmodelled(key, text)
-    return (*found.values(), *_unknown(config), *_family(config, outer), *_towers(outer))
+    return (*found.values(), *_unknown(config), *_family(config, outer, read_as), *_towers(outer, hidden))
+
+
+def not_understood(config: Config) -> list[str]:
+    """Faults: keys about windows, indices, kinds of layers or what is kept of tokens that nobody here knows."""
+    return [
+        f"{key}: not understood, and by its name it changes which tokens layers see or keep (got {repr(config[key])[:40]}); "
+        "`architecture: dense` reads the file as a plain transformer, with a warning"
+        for key in _odd_keys(config)
+        if _GRAVE.search(key)
+    ]
+
+
+def _odd_keys(config: Config) -> list[str]:
+    return [
+        key
+        for key, value in config.items()
+        if isinstance(key, str)
+        and value
+        and key not in _KNOWN
+        and key not in UNDERSTOOD
+        and _TELLING.search(key)
+        and not _HARMLESS.search(key)
+    ]
 
 
 def _unknown(config: Config) -> tuple[Unmodelled, ...]:
     """Keys that nobody here knows and whose names are about attention, state or cache, together."""
-    keys = [
-        key
-        for key, value in config.items()
-        if isinstance(key, str) and key not in _KNOWN and value and _TELLING.search(key) and not _HARMLESS.search(key)
-    ]
-    if not keys:
+    if not (keys := _odd_keys(config)):
         return ()
     told = "unknown here; attention is taken as plain, which may err either way"
     return (Unmodelled(", ".join(keys), told),)
 
 
-def _family(config: Config, outer: Config) -> tuple[Unmodelled, ...]:
+def _family(config: Config, outer: Config, read_as: str) -> tuple[Unmodelled, ...]:
     kind = config.get("model_type") or outer.get("model_type")
-    if kind in KNOWN_TYPES:
+    if read_as:
+        was = f"'{kind}' is" if kind else "the file has none; it is"
+        plain = "a plain transformer" if read_as == DENSE else f"one of the family {read_as}"
+        return (Unmodelled(FAMILY, f"{was} read as {plain}, which may err either way"),)
+    if kind:
         return ()
-    told = f"'{kind}' is not known here" if kind else "the file has none"
-    return (Unmodelled(FAMILY, f"{told}; the model is read as a plain transformer, which may err either way"),)
+    return (Unmodelled(FAMILY, "the file has none; the model is read as a plain transformer, which may err either way"),)
 
 
-def _towers(outer: Config) -> tuple[Unmodelled, ...]:
-    towers = [key for key in (TOWER, "audio_config") if outer.get(key)]
-    if not towers:
-        return ()
-    told = "the tower is left out: its memory goes to KV, so too many requests fit, and encoding takes no time"
-    return (Unmodelled(TOWER if TOWER in towers else towers[0], told),)
+def _towers(outer: Config, hidden: int) -> tuple[Unmodelled, ...]:
+    found = []
+    for key in towers(outer):
+        count = tower_parameters(outer, key, hidden)
+        if count is None:
+            told = "the tower is left out, as the file lacks its sizes: its memory goes to KV, so too many requests fit"
+        else:
+            told = f"the tower's {count / 1e9:.2g} billion parameters count in the weights"
+        found.append(Unmodelled(key, f"{told}; encoding takes no time here, and its tokens are prompt tokens"))
+    return tuple(found)
 
 
 def _always(value: Any, config: Config) -> bool:
@@ -168,9 +186,7 @@ def _cross_layer(value: Any, config: Config, layers: int) -> str:
 def _sparse(value: Any, config: Config, layers: int) -> str:
     keys = config.get("index_topk")
     some = f"{keys:,} keys of a context" if isinstance(keys, int) else "some keys of a context"
-    return (
-        f"sparse attention reads {some}; dense here, so long contexts are too slow, and the indexer's KV is not counted"
-    )
+    return f"sparse attention reads {some}; it is priced as dense, so long contexts are too slow"
 
 
 def _full_heads(value: Any, config: Config, layers: int) -> str:

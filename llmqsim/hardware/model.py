@@ -9,6 +9,7 @@ from llmqsim.errors import ScenarioError
 from llmqsim.hardware import weights
 from llmqsim.hardware.data import find, read_preset
 from llmqsim.hardware.hf_unmodelled import FAMILY, TOWER, Unmodelled
+from llmqsim.hardware.mixers import Mixer, index_bytes
 
 KV_DTYPE_BYTES = {"bfloat16": 2, "fp8": 1}
 
@@ -76,6 +77,24 @@ class Model:
     """the published generation defaults switch top-p or top-k on, so that each step sorts the vocabulary"""
     vision_bytes: int = 0
     """taken on each GPU by what is not the language model (vision tower, its share of the start-up profile)"""
+    linear_dtype: str = ""
+    """of dense and shared MLPs where it differs from weight_dtype"""
+    state_dtype: str = ""
+    """of the matrices of layers with states where it differs from weight_dtype"""
+    mixers: tuple[Mixer, ...] = ()
+    """kinds of layers where they are not all attention with the heads above, with or without a window"""
+    bare_layers: int = 0
+    """layers that mix tokens and have no MLP"""
+    wide_layers: int = 0
+    """layers whose dense MLP is twice as wide as `intermediate`"""
+    expert_hidden: int = 0
+    """width at which routed experts read and write where it is not `hidden`"""
+    index_width: int = 0
+    """of an index key of sparse attention; 0: none"""
+    index_heads: int = 0
+    index_layers: int = 0
+    extra: tuple[weights.Part, ...] = ()
+    """weights beside embedding, layers and head: towers, embeddings of each layer, indexers"""
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
     """field name to where its value comes from"""
     unmodelled: tuple[Unmodelled, ...] = field(default=(), compare=False)
@@ -99,7 +118,7 @@ class Model:
     @property
     def dense_mlp_layers(self) -> int:
         """Layers with a dense MLP."""
-        return self.layers - self.moe_layers
+        return self.layers - self.moe_layers - self.bare_layers
 
     def attention_parameters(self) -> int:
         """Weights and biases of one layer's attention that tensor parallelism splits."""
@@ -125,7 +144,7 @@ class Model:
     @property
     def active_parameters(self) -> int:
         """Parameters without the experts that a token does not visit; the embedding counts in full."""
-        idle = self.moe_layers * (self.experts - self.experts_per_token) * weights.mlp(self, self.moe_intermediate)
+        idle = self.moe_layers * (self.experts - self.experts_per_token) * weights.expert(self)
         return self.parameters - idle
 
     def weight_bytes(
@@ -148,20 +167,30 @@ class Model:
         return self.dtype_bytes if kv_cache_dtype == "auto" else KV_DTYPE_BYTES[kv_cache_dtype]
 
     def kv_bytes_per_token(self, dtype_bytes: int = 2) -> int:
-        """KV cache of one token in the whole model, no window applied.
+        """KV cache of one token in the whole model, no window applied; states don't grow and are not in it.
 
         2 (key and value) x layers x KV heads x head size x bytes; with latent attention layers x (latent + rotary key)
-        x bytes, which every GPU holds whole.
+        x bytes, which every GPU holds whole; index keys of sparse attention come on top.
         """
+        if self.mixers:
+            return sum(one.layers * one.kv_bytes(1, dtype_bytes) for one in self.mixers) + self._index_bytes()
         if self.kv_lora_rank:
-            return self.layers * (self.kv_lora_rank + self.qk_rope_head_dim) * dtype_bytes
-        return 2 * self.layers * self.kv_width * dtype_bytes
+            return self.layers * (self.kv_lora_rank + self.qk_rope_head_dim) * dtype_bytes + self._index_bytes()
+        return 2 * self.layers * self.kv_width * dtype_bytes + self._index_bytes()
 
     def kv_bytes_per_token_per_gpu(self, tensor_parallel_size: int, dtype_bytes: int = 2) -> int:
-        """The same on each GPU of a tensor-parallel group: KV heads are split, a latent is not."""
+        """The same on each GPU of a tensor-parallel group: KV heads are split, latents and index keys are not."""
+        if self.mixers:
+            tp = tensor_parallel_size
+            return sum(one.layers * one.kv_bytes(tp, dtype_bytes) for one in self.mixers) + self._index_bytes()
         if self.kv_lora_rank:
             return self.kv_bytes_per_token(dtype_bytes)
-        return 2 * self.layers * self.kv_heads_per_gpu(tensor_parallel_size) * self.head_dim * dtype_bytes
+        heads = self.kv_heads_per_gpu(tensor_parallel_size)
+        return 2 * self.layers * heads * self.head_dim * dtype_bytes + self._index_bytes()
+
+    def _index_bytes(self) -> int:
+        """Bytes of a token's index keys, whole on every GPU."""
+        return self.index_layers * index_bytes(self.index_width)
 
     def tensor_parallel_fault(self, tensor_parallel_size: int) -> str | None:
         """Why the model can't be split over so many GPUs (a sentence), or None when it can."""
@@ -172,6 +201,10 @@ class Model:
         for count, what in counts:
             if count % tp:
                 return f"{count} {what} of {self.name} can't be split evenly over {tp} GPUs (got {tp})"
+        for one in self.mixers:
+            for heads in (one.heads, *((one.conv_channels,) if one.kind == "state" else ())):
+                if heads % tp:
+                    return f"{heads} heads or channels ({one.name}) of {self.name} can't be split evenly over {tp} GPUs (got {tp})"
         if not self.kv_lora_rank and self.kv_heads % tp and tp % self.kv_heads:
             return f"{self.kv_heads} KV heads of {self.name} can be neither split nor copied evenly (got {tp})"
         return None
@@ -203,7 +236,10 @@ class Model:
     def quantized(self, weight_dtype: str) -> Model:
         """The same model with its weights in another type."""
         origin = {**self.sources, "weight_dtype": "engine.quantization"}
-        return replace(self, weight_dtype=weight_dtype, attention_dtype="", sources=origin)
+        told = tuple(one for one in self.unmodelled if one.key != "quantization_config")
+        return replace(
+            self, weight_dtype=weight_dtype, attention_dtype="", linear_dtype="", state_dtype="", sources=origin, unmodelled=told
+        )
 
 
 def model_names() -> tuple[str, ...]:
@@ -220,7 +256,7 @@ def model(name: str) -> Model:
         raise ScenarioError(f"model: is the name of a file and of no preset (got '{name}'); write {{config: {name}}}")
     key = find("model", name, entries)
     entry = entries[key]
-    made = from_mapping(entry["config"], name=key, source=entry["source"])
+    made = from_mapping(entry["config"], name=key, source=entry["source"], settled=True)
     settled = {FAMILY, *([TOWER] if "vision_bytes" in entry else [])}  # by who wrote the preset
     return replace(
         made,

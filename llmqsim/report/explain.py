@@ -11,6 +11,7 @@ from llmqsim.hardware import serving
 from llmqsim.hardware.data import read_preset
 from llmqsim.hardware.gpu import WRITTEN, Gpu
 from llmqsim.report.explain_handoff import handoff
+from llmqsim.report.explain_pool import kinds_of_layers, pool_told
 from llmqsim.report.explain_steps import typical_steps
 from llmqsim.report.explain_workload import workload
 from llmqsim.scenario.build import Servers, build_workload
@@ -36,6 +37,8 @@ SPELLINGS = {
 }
 """engine options that a scenario may set by another key of vLLM's"""
 FAMILY_RULE = "a rule of its model_type"
+NO_FIGURES = ("name", "sources", "unmodelled", "mixers", "extra")
+"""fields of a model that are no single figure"""
 MODEL_RULES = {
     "gated": "model_type and hidden_act",
     "tied_embeddings": "tie_word_embeddings",
@@ -185,7 +188,7 @@ def _model(scenario: Scenario, servers: Servers) -> dict[str, Any] | None:
     if model is None:
         return None
     figures, source = {}, None
-    for field in (f.name for f in fields(model) if f.name not in ("name", "sources", "unmodelled")):
+    for field in (f.name for f in fields(model) if f.name not in NO_FIGURES):
         if field in model.sources:
             source, _, key = model.sources[field].rpartition(": ")
         else:
@@ -196,6 +199,7 @@ def _model(scenario: Scenario, servers: Servers) -> dict[str, Any] | None:
     return {
         "name": _value(model.name, scenario.origins.get("model") or scenario.origins["model.config"]),
         "figures": figures,
+        **kinds_of_layers(model),
         "parameters": model.parameters,
         "weight_bytes": model.weight_bytes(),
         "weight_bytes_per_gpu": model.weight_bytes(
@@ -260,17 +264,19 @@ def _kv(servers: Servers) -> dict[str, Any] | None:
         floor = capacity.guaranteed_concurrency(longest)
         told["guaranteed_concurrency"] = floor
         told["guaranteed_concurrency_formula"] = f"{capacity.tokens:,} / {longest:,} = {floor:.2f} requests"
-        if capacity.window_limit_tokens:
-            held, more = capacity.held_tokens(longest), capacity.hybrid_concurrency(longest)
-            told["hybrid_concurrency"] = more
-            told["hybrid_concurrency_formula"] = f"{capacity.tokens:,} / {held:,.1f} = {more:.2f} requests"
-    return told
+        if capacity.hybrid is not None:
+            told["hybrid_concurrency"] = capacity.hybrid_concurrency(longest)
+            told["hybrid_concurrency_formula"] = capacity.hybrid.formula(longest)
+    return told | ({} if capacity.hybrid is None else {"pool": pool_told(capacity.hybrid, longest)})
 
 
 def _block_formula(servers: Servers, per_block: int) -> str:
     options = servers.deployment.options
     model, tp, size = servers.model, servers.tensor_parallel_size, options.block_size
     width, layers = model.kv_dtype_bytes(options.kv_cache_dtype), model.layers // options.pipeline_parallel_size
+    if model.mixers or model.index_layers:
+        each = per_block // size
+        return f"{each:,} bytes a token on each GPU x {size} tokens = {per_block:,} bytes"
     if model.kv_lora_rank:
         latent = f"{layers} layers x ({model.kv_lora_rank} latent + {model.qk_rope_head_dim} rotary) x {width} bytes"
         return f"{latent} x {size} tokens = {per_block:,} bytes"

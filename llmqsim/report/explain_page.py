@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
+from llmqsim.report.explain_pool import layer_rows, pool_rows
 from llmqsim.report.explain_show import shown
 from llmqsim.report.show import NOTHING, count, duration, figures, warnings
 from llmqsim.units import format_bytes, format_rate
@@ -199,6 +200,7 @@ def _model(told: dict[str, Any], notes: Notes) -> list[str]:
     for key, entry in model["figures"].items():
         lines += _resolved(key, entry, notes)
     weights, each = model["weight_bytes"], model["weight_bytes_per_gpu"]
+    lines += [line for key, text in layer_rows(model) for line in _row(key, text)]
     lines += _row("parameters", f"{model['parameters']:,}", "follows from the above")
     lines += _row("weights", format_bytes(weights), f"{weights:,} bytes")
     return lines + _row("weights on each GPU", format_bytes(each), f"{each:,} bytes")
@@ -237,8 +239,9 @@ def _kv(kv: dict[str, Any] | None) -> list[str]:
     lines += _row("guaranteed concurrency", text)
     if kv["hybrid_concurrency"] is None:
         return lines
-    text = f"{kv['hybrid_concurrency_formula']} where windowed layers keep their window alone, as a hybrid KV manager logs "
-    return lines + _row("with a hybrid KV manager", text + "at start-up; a run here does not reach it")
+    text = f"{kv['hybrid_concurrency_formula']} of max_model_len, as the engine's start-up lines count it; a run here counts "
+    lines += _row("by the engine's own pool", text + "every layer in full")
+    return lines + [line for key, text in pool_rows(kv["pool"]) for line in _row(key, text)]
 
 
 def _cost(cost: dict[str, Any]) -> list[str]:

@@ -181,14 +181,14 @@ def _place(scenario: Scenario, fault: str) -> str:
 
 def _model(scenario: Scenario) -> Model:
     spec, quantization = scenario.spec.model, scenario.spec.engine.quantization
-    made = model(spec) if isinstance(spec, str) else _own_model(scenario, spec.config)
+    made = model(spec) if isinstance(spec, str) else _own_model(scenario, spec.config, spec.architecture)
     return made if quantization is None else made.quantized(QUANTIZATIONS[quantization])
 
 
-def _own_model(scenario: Scenario, config: str) -> Model:
+def _own_model(scenario: Scenario, config: str, architecture: str | None) -> Model:
     """The model of a config.json, whose faults say where the scenario names it."""
     try:
-        return model_from_config(scenario.folder / config)
+        return model_from_config(scenario.folder / config, architecture)
     except ScenarioError as error:
         raise ScenarioError(*(f"model.config: {fault}" for fault in error.faults)) from None
 
@@ -229,7 +229,8 @@ def _memory(
     if not stated and (network is None or card is None):
         return options, None
     asked = isinstance(scenario.spec.engine.max_model_len, int)
-    capacity = kv_capacity(network, card, tp, options, check_max_model_len=asked)
+    release = scenario.spec.engine.preset
+    capacity = kv_capacity(network, card, tp, options, check_max_model_len=asked, release=release)
     longest = options.max_model_len or (network.max_position_embeddings if network is not None else None)
     if longest is not None and not asked:
         options = replace(options, max_model_len=min(longest, capacity.usable_tokens))

@@ -15,6 +15,7 @@ from llmqsim.caveats import Caveat
 from llmqsim.cost.lower import StepCost
 from llmqsim.cost.store import version_order
 from llmqsim.hardware.data import read_preset
+from llmqsim.kv.capacity import KvCapacity
 from llmqsim.scenario.build import Servers, build_workload
 from llmqsim.scenario.build_fleet import Plant
 from llmqsim.scenario.load import Scenario
@@ -39,7 +40,7 @@ def caveats(scenario: Scenario, servers: Servers | Plant, traffic: Callable[[], 
     """
     kinds = list(servers.pools.items()) if isinstance(servers, Plant) else [("", servers)]
     found: dict[Caveat, None] = {}
-    for say in (_time_unit, _windowed, _architecture, _eager, _expert_parallel, _kernel_version):
+    for say in (_time_unit, _windowed, _hybrid, _states, _architecture, _eager, _expert_parallel, _kernel_version):
         for name, its in kinds:
             own = scenario.pool(name) if name else scenario
             found |= dict.fromkeys(say(own, its, traffic))
@@ -80,7 +81,7 @@ def _windowed(scenario: Scenario, servers: Servers, traffic: Callable[[], Worklo
     model, deployment = servers.model, servers.deployment
     if model is None or not model.windowed_layers or deployment.capacity is None:
         return
-    if deployment.options.preset in WITHOUT_HYBRID_MANAGER:
+    if deployment.options.preset in WITHOUT_HYBRID_MANAGER or not _lays_out(deployment.capacity):
         return
     requests = traffic().table
     tokens = requests.prompt_tokens + requests.output_tokens
@@ -92,6 +93,48 @@ def _windowed(scenario: Scenario, servers: Servers, traffic: Callable[[], Worklo
         f"the {model.windowed_layers} of {model.layers} layers with a window of {model.sliding_window:,} tokens hold "
         f"KV of the whole context here; a hybrid KV manager holds about {factor:.2g} times as many requests of "
         f"{tokens.mean():,.0f} tokens, so concurrency is too low, and queueing and preemptions are too high",
+    )
+
+
+def _lays_out(capacity: KvCapacity) -> bool:
+    """Does the engine that the scenario names keep layers of several kinds apart?"""
+    return capacity.hybrid is not None and capacity.hybrid.rule.hybrid
+
+
+def _hybrid(scenario: Scenario, servers: Servers, traffic: Callable[[], Workload]) -> Iterator[Caveat]:
+    """Models whose layers have states, or heads of their own by kind: the run's pool beside the engine's."""
+    model, capacity = servers.model, servers.deployment.capacity
+    if model is None or not model.mixers or capacity is None or not _lays_out(capacity):
+        return
+    requests = traffic().table
+    tokens = requests.prompt_tokens + requests.output_tokens
+    kinds, counts = np.unique(tokens, return_counts=True)
+    held = sum(capacity.hybrid.held(int(n)) * int(count) for n, count in zip(kinds, counts, strict=True))
+    ours = capacity.usable_tokens * len(tokens) / float(tokens.sum())
+    theirs = (capacity.hybrid.pages - 1) * len(tokens) / held
+    ratio = theirs / ours
+    if 1 / LEAST_FACTOR < ratio < LEAST_FACTOR:
+        return
+    said = ", ".join(f"{one.layers} x {one.name}" for one in model.mixers)
+    way = "low, and queueing and preemptions are too high" if ratio > 1 else "high, and queueing and preemptions are too low"
+    yield Caveat(
+        "hybrid_kv",
+        f"{model.name} has layers of several kinds ({said}); the pool of a run counts tokens in all layers that keep "
+        f"them and sets states aside; a hybrid KV manager holds about {ratio:.2g} times as many requests of "
+        f"{tokens.mean():,.0f} tokens, so concurrency is too {way}",
+    )
+
+
+def _states(scenario: Scenario, servers: Servers, traffic: Callable[[], Workload]) -> Iterator[Caveat]:
+    """Layers that no kernel timing is of."""
+    states = [one for one in servers.model.mixers if one.kind == "state"] if servers.model is not None else []
+    if not states or scenario.spec.cost.model != "calibrated":
+        return
+    said = ", ".join(f"{one.layers} x {one.name}" for one in states)
+    yield Caveat(
+        "state_layers",
+        f"layers that keep a state ({said}) have no kernel timings here and are priced as attention over a window that "
+        "moves as many bytes, and their matrices as such, so step times may err either way",
     )
 
 

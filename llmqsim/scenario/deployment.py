@@ -23,7 +23,9 @@ from llmqsim.scenario.kinds import (
     by_field,
 )
 
-QUANTIZATIONS = {"fp8": "fp8", "fp8_block": "fp8_block", "awq": "int4", "gptq": "int4", "mxfp4": "mxfp4"}
+QUANTIZATIONS = {
+    "fp8": "fp8", "fp8_block": "fp8_block", "int8": "int8", "awq": "int4", "gptq": "int4", "mxfp4": "mxfp4", "nvfp4": "nvfp4",
+}  # fmt: skip
 """engine.quantization and the weight type it stands for"""
 
 

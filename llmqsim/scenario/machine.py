@@ -14,6 +14,11 @@ class ModelConfig(Spec):
     """A model by its Hugging Face config.json."""
 
     config: File = Field(description="config.json of a decoder-only model, relative to the file that names it.")
+    architecture: Text | None = Field(
+        None,
+        description="Read the file as this family (a model_type) instead of by its own; `dense` reads it as a plain "
+        "transformer. For files of families that are not known: the answer says so first.",
+    )
 
 
 Model = Annotated[

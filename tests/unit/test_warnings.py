@@ -7,6 +7,7 @@ layer holds (a full layer the whole context, a windowed one at most its window).
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -41,33 +42,37 @@ PLAIN = {
 }  # fmt: skip
 
 SAID = {
-    "deepseek-v3.2": {"index_topk", "model_type"},
+    "deepseek-v3.1-nvfp4": {"quantization_config"},
+    "deepseek-v3.2": {"index_topk"},
     "devstral-small-2-24b": {"vision_config"},
     "gemma-3-27b-it": {"vision_config"},
     "gemma-3-4b-it": {"vision_config"},
-    "gemma-3n-e4b": {
-        "num_kv_shared_layers", "hidden_size_per_layer_input", "altup_num_inputs", "laurel_rank", "model_type",
-    },
-    "gemma-4-e2b": {
-        "num_kv_shared_layers", "global_head_dim", "hidden_size_per_layer_input", "model_type", "vision_config",
-    },
-    "glm-5": {"index_topk", "model_type"},
+    "gemma-3n-e4b": {"altup_num_inputs", "model_type"},
+    "gemma-4-26b-a4b": {"vision_config"},
+    "gemma-4-31b-it-nvfp4": {"vision_config"},
+    "gemma-4-e2b": {"vision_config"},
+    "glm-5": {"index_topk"},
     "kimi-k2.5": {"vision_config"},
-    "lfm2.5-vl-1.6b": {"layer_types", "conv_L_cache, conv_dim, conv_dim_out", "model_type", "vision_config"},
-    "minimax-m1-80k": {"attn_type_list", "model_type"},
+    "lfm2.5-vl-1.6b": {"vision_config"},
+    "minimax-m3": {"sparse_attention_config"},
     "mistral-small-3.1-24b-instruct-2503": {"vision_config"},
+    "nemotron-3-super-120b-a12b-fp8": {"quantization_config"},
     "qwen2.5-vl-7b-instruct": {"vision_config"},
     "qwen3-vl-235b-a22b": {"vision_config"},
     "qwen3-vl-8b": {"vision_config"},
-    "step-3.7-flash": {"model_type"},
-}  # fmt: skip
+    "qwen3.5-122b-a10b": {"vision_config"},
+    "qwen3.5-27b": {"vision_config"},
+    "qwen3.5-35b-a3b": {"vision_config"},
+    "qwen3.5-397b-a17b": {"vision_config"},
+}
 """file -> keys that are said; of the others nothing is said, or the file is refused"""
 REFUSED = {
-    "deepseek-v4-flash", "deepseek-v4-pro", "falcon-h1-0.5b", "falcon-mamba-7b", "gemma-4-26b-a4b", "gemma-4-31b-it-nvfp4",
-    "granite-4.0-h-tiny-fp8", "hunyuan-a52b-instruct", "kimi-linear-48b-a3b-instruct", "mimo-v2-flash", "minimax-m3",
-    "nemotron-3-nano-30b-a3b", "nemotron-3-super-120b-a12b-fp8", "nemotron-3-ultra-550b-a55b", "nemotron-h-56b",
-    "qwen3-next-80b-a3b", "qwen3.5-122b-a10b", "qwen3.5-27b", "qwen3.5-35b-a3b", "qwen3.5-397b-a17b",
-}  # fmt: skip
+    "deepseek-v4-flash": "caches of compressed tokens",
+    "deepseek-v4-pro": "caches of compressed tokens",
+    "falcon-mamba-7b": "no layer keeps keys and values",
+    "granite-4.0-h-tiny-fp8": "vocab_size: missing",
+}
+"""file -> why"""
 
 
 def codes(sets: dict, text: str = TEXT) -> dict[str, str]:
@@ -77,17 +82,18 @@ def codes(sets: dict, text: str = TEXT) -> dict[str, str]:
 
 @pytest.mark.skipif(not CONFIGS.is_dir(), reason="the model configurations are not in this checkout")
 def test_published_configurations_say_what_is_not_modelled_or_are_refused():
-    said, refused = {}, set()
+    said, refused = {}, {}
     for path in sorted(CONFIGS.glob("*.json")):
         try:
             keys = {one.key for one in model_from_config(path).unmodelled}
-        except ScenarioError:
-            refused.add(path.stem)
+        except ScenarioError as error:
+            refused[path.stem] = str(error)
             continue
         if keys:
             said[path.stem] = keys
     assert said == SAID
-    assert refused == REFUSED
+    assert set(refused) == set(REFUSED)
+    assert all(why in refused[name] for name, why in REFUSED.items())
 
 
 def test_presets_are_read_as_they_are():
@@ -104,23 +110,57 @@ def test_presets_are_read_as_they_are():
         ({"linear_attn_config": {"full_attn_layers": [4, 8]}}, "linear_attn_config", "26 times too large"),
         ({"num_kv_shared_layers": 26}, "num_kv_shared_layers", "2 times too large, so too few requests"),
         ({"use_cla": True, "cla_share_factor": 2}, "use_cla", "2 times too large"),
-        ({"index_topk": 2048}, "index_topk", "2,048 keys of a context; dense here, so long contexts are too slow"),
+        ({"index_topk": 2048}, "index_topk", "2,048 keys of a context; it is priced as dense, so long contexts are too slow"),
         ({"global_head_dim": 512, "head_dim": 128}, "global_head_dim", "too small, so too many requests"),
         ({"num_global_key_value_heads": 2}, "num_global_key_value_heads", "heads of their own"),
-        ({"model_type": "totally_new_arch"}, "model_type", "'totally_new_arch' is not known here"),
+        ({"model_type": "totally_new_arch"}, "model_type", "'totally_new_arch' is read as a plain transformer"),
         ({"vision_config": {"depth": 32}}, "vision_config", "too many requests fit"),
         ({"brand_new_attn_window": 7}, "brand_new_attn_window", "may err either way"),
     ],
 )  # fmt: skip
-def test_a_key_that_is_not_modelled_is_named_with_its_consequence(tmp_path, extra, key, told):
+def test_a_file_that_is_read_as_dense_says_what_that_leaves_out(tmp_path, extra, key, told):
     path = tmp_path / "config.json"
     path.write_text(json.dumps(PLAIN | extra))
-    found = {one.key: one.effect for one in model_from_config(path).unmodelled}
-    assert list(found) == [key] and told in found[key]
-    scenario = load_text(TEXT, sets={"model": {"config": str(path)}, "workload.lengths.prompt": 100})
-    assert codes({"model": {"config": str(path)}, "workload.lengths.prompt": 100})["architecture"].count(key) == 1
+    found = {one.key: one.effect for one in model_from_config(path, "dense").unmodelled}
+    assert set(found) == {key, "model_type"} and told in found[key]
+    asked = {"model": {"config": str(path), "architecture": "dense"}, "workload.lengths.prompt": 100}
+    scenario = load_text(TEXT, sets=asked)
+    said = [one.text for one in prepare(scenario).caveats() if one.code == "architecture"]
+    assert sum(key in text for text in said) == 1
     page = explain_text(explain(scenario)).split("\n")
-    assert page[0].startswith("warning: ") and key in " ".join(page[:3])
+    assert page[0].startswith("warning: ") and key in " ".join(page[:5])
+
+
+@pytest.mark.parametrize(
+    ("extra", "why"),
+    [
+        ({"hybrid_override_pattern": "M" * 48 + "*" * 4}, "ssm_state_size: missing from the config.json"),
+        ({"hybrid_override_pattern": "Q" * 52}, "hybrid_override_pattern: layers of this kind are not known here .got 'Q'"),
+        ({"layer_types": ["conv"] * 26 + ["full_attention"] * 26}, "conv_L_cache: missing"),
+        ({"layer_types": ["retention"] * 52}, "layer_types: layers of this kind are not known here .got 'retention'"),
+        ({"layer_types": ["linear_attention"] * 52}, "layer_types: linear attention without the sizes of its state"),
+        ({"linear_attn_config": {"full_attn_layers": [99]}}, "linear_attn_config.full_attn_layers: must list layers from 1"),
+        ({"index_topk": 2048}, "index_topk: sparse attention without the width of its index keys"),
+        ({"model_type": "totally_new_arch"}, "'totally_new_arch' is not known here; the nearest that is: llama"),
+        ({"model_type": "totally_new", "kv_lora_rank": 512}, "the nearest that is: deepseek_v3.*architecture: dense"),
+        ({"model_type": "qwen4_moe"}, "the nearest that is: qwen3_moe"),
+        ({"model_type": "deepseek_v4"}, "caches of compressed tokens.*nearest that is: deepseek_v32"),
+        ({"brand_new_attn_window": 7}, "brand_new_attn_window: not understood"),
+        ({"attn_type_list": [0] * 52}, "attn_type_list: no layer keeps keys and values"),
+        ({"sliding_window_pattern": "LXG"}, "sliding_window_pattern: must be a number, or letters L and G"),
+    ],
+)
+def test_what_is_not_understood_is_refused_with_the_nearest(extra, why):
+    with pytest.raises(ScenarioError, match=why):
+        model_from_config(PLAIN | extra)
+
+
+def test_an_architecture_can_be_named():
+    strange = PLAIN | {"model_type": "qwen9"}
+    assert model_from_config(strange, "qwen2").qkv_bias and not model_from_config(strange, "dense").qkv_bias
+    assert [one.key for one in model_from_config(strange, "qwen2").unmodelled] == ["model_type"]
+    with pytest.raises(ScenarioError, match="architecture: not known .got 'qwen99'"):
+        model_from_config(strange, "qwen99")
 
 
 @pytest.mark.parametrize(
@@ -179,8 +219,10 @@ def test_the_floor_of_a_windowed_model_is_what_the_run_can_reach():
     assert kv["guaranteed_concurrency"] == kv["tokens"] / 16384
     assert kv["guaranteed_concurrency_formula"].startswith(f"{kv['tokens']:,} / 16,384 = {kv['tokens'] / 16384:.2f}")
     shown, result = kv["hybrid_concurrency_formula"].split(" = ")
-    tokens, held = (float(part.replace(",", "")) for part in shown.split(" / "))
-    assert float(result.split()[0]) == pytest.approx(tokens / held, rel=1e-3)
+    pages, each = (float(part.split()[0].replace(",", "")) for part in shown.split(" / "))
+    assert float(result.split()[0]) == pytest.approx(pages / each, rel=1e-3)
+    # 5 full and 29 windowed layers: groups of 5, six of them with a window of 1,024, budget 2,048
+    assert each == 1024 + 6 * (math.ceil((1023 + 2048) / 16) + 1) and kv["pool"]["padding_layers"] == 1
     sets = {"model": "gemma-3-4b", "workload.lengths": {"prompt": 30000, "output": 200}, "engine.max_model_len": 30200}
     sets |= {"workload.arrivals": {"process": "burst"}, "workload.requests": 40, "engine.max_num_seqs": 64}
     kv = simulate(load_text(TEXT, sets={**sets, "engine.num_gpu_blocks_override": 8001})).summary()["kv"]
