@@ -50,30 +50,28 @@ def extra_matrices(layer: Layer) -> tuple[Matrix, ...]:
 
 def decode_seconds(layer: Layer, batch, context):
     """Seconds of one decode step of all mixers: `batch` requests of `context` tokens."""
-    total = 0.0
-    for mixer in layer.model.mixers:
-        if mixer.latent:
-            each = layer.latent_attention().decode_seconds(batch, context)
-        else:
-            shape, window = _shape(layer, mixer), decode_window(layer, mixer)
-            more = {"window": window} if window else {}
-            each = layer.kernels.decode.seconds(batch, context, *shape, **more)
-        total = total + mixer.layers * each
-    return total
+    return sum(one.layers * decode_one(layer, one, batch, context) for one in layer.model.mixers)
 
 
 def prefill_seconds(layer: Layer, query, prefix):
     """Seconds of one chunk in all mixers, without the launches."""
-    total = 0.0
-    for mixer in layer.model.mixers:
-        if mixer.latent:
-            each = layer.latent_attention().prefill_busy_s(query, prefix)
-        else:
-            shape, window = _shape(layer, mixer), prefill_window(layer, mixer)
-            more = {"window": window} if window else {}
-            each = layer.kernels.prefill.busy_s(query, prefix, *shape, **more)
-        total = total + mixer.layers * each
-    return total
+    return sum(one.layers * prefill_one(layer, one, query, prefix) for one in layer.model.mixers)
+
+
+def decode_one(layer: Layer, mixer: Mixer, batch, context):
+    """Seconds of one layer of a kind in a decode step."""
+    if mixer.latent:
+        return layer.latent_attention().decode_seconds(batch, context)
+    window = decode_window(layer, mixer)
+    return layer.kernels.decode.seconds(batch, context, *_shape(layer, mixer), **({"window": window} if window else {}))
+
+
+def prefill_one(layer: Layer, mixer: Mixer, query, prefix):
+    """Seconds of one layer of a kind for one chunk, without its launch."""
+    if mixer.latent:
+        return layer.latent_attention().prefill_busy_s(query, prefix)
+    window = prefill_window(layer, mixer)
+    return layer.kernels.prefill.busy_s(query, prefix, *_shape(layer, mixer), **({"window": window} if window else {}))
 
 
 def decode_window(layer: Layer, mixer: Mixer) -> int:

@@ -68,7 +68,7 @@ def gpu_names() -> tuple[str, ...]:
 def gpu(name: str) -> Gpu:
     """The GPU preset called `name` (an alias or any case will do). Raises ScenarioError for an unknown name."""
     data = read_preset("gpus.yaml")
-    key = find("gpu", name, data["gpus"])
+    key = _known(name, data)
     entry = data["gpus"][key]
     values, origins = {}, {}
     for field_name in PLAIN:
@@ -87,6 +87,25 @@ def gpu(name: str) -> Gpu:
         **values,
     )
     return linked(made, entry["interconnect"])
+
+
+def _known(name: str, data: Mapping[str, Any]) -> str:
+    """The key of a card. Raises ScenarioError; for a card that is known to have no data with the reason and the nearest."""
+    try:
+        return find("gpu", name, data["gpus"])
+    except ScenarioError:
+        lacking = {key: {"aliases": entry["names"]} for key, entry in data["without_data"].items()}
+        try:
+            key = find("gpu", name, lacking)
+        except ScenarioError:
+            key = ""
+        if not key:
+            raise
+        entry = data["without_data"][key]
+        raise ScenarioError(
+            f"gpu: no data for this card: {entry['why']} (got '{name}'); the nearest that has: {entry['nearest']}. "
+            f"{{like: {entry['nearest']}, memory: ..., memory_bandwidth: ...}} makes a card of your own"
+        ) from None
 
 
 def interconnect_names() -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from llmqsim.hardware.hf_mixers import adjusted_width, mixers
 from llmqsim.hardware.hf_layers import LISTED
 from llmqsim.hardware.hf_parts import attention, experts, index_keys, short, whole, windows
 from llmqsim.hardware.hf_quantized import beside, named_type, weight_types
+from llmqsim.hardware.hf_towers import read_tower, tower_keys
 from llmqsim.hardware.hf_unmodelled import Unmodelled, not_understood, unmodelled
 from llmqsim.hardware.model import Model
 
@@ -109,6 +110,8 @@ def from_mapping(
     if faults or odd:
         raise ScenarioError(*(place + fault for fault in dict.fromkeys([*faults, *odd])))
     missing = _type_by_name(config, name)
+    built = (read_tower(outer, key, values["hidden"]) for key in tower_keys(outer) if not dense)
+    towers = tuple(one for one in built if one is not None)
     model = Model(
         name=name,
         gated=_gated(config, kind),
@@ -124,7 +127,8 @@ def from_mapping(
             *missing,
             *unmodelled(config, outer, values["layers"], values["hidden"], read_as=read_as, dense=dense),
         ),
-        extra=() if dense else extra_parts(config, outer, kind, values),
+        towers=towers,
+        extra=() if dense else extra_parts(config, kind, values, towers),
         **values,
     )
     if not model.kv_lora_rank and not model.mixers and model.heads % model.kv_heads:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from llmqsim.hardware.hf_towers import tower_parameters, towers
+from llmqsim.hardware.towers import Tower
 from llmqsim.hardware.weights import Part
 
 Config = Mapping[str, Any]
 
 
-def extra_parts(config: Config, outer: Config, kind: str, values: Mapping[str, Any]) -> tuple[Part, ...]:
+def extra_parts(config: Config, kind: str, values: Mapping[str, Any], towers: tuple[Tower, ...]) -> tuple[Part, ...]:
     """Every part that the dimensions alone do not give. Meanings: the models' published code, from memory."""
     hidden, layers = values["hidden"], values["layers"]
     found = []
@@ -29,9 +29,7 @@ def extra_parts(config: Config, outer: Config, kind: str, values: Mapping[str, A
     found += _per_layer(config, kind, hidden, layers)
     if kind in ("gemma3n", "gemma3n_text"):
         found += _altup(config, hidden, layers)
-    for key in towers(outer):
-        if count := tower_parameters(outer, key, hidden):
-            found.append(Part(f"{key.partition('_')[0]} tower", count, "bfloat16", "tp", inside=False))
+    found += [Part(one.name, one.parameters, "bfloat16", "tp", inside=False) for one in towers]
     return tuple(found)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from llmqsim.hardware.hf_families import DENSE
-from llmqsim.hardware.hf_towers import tower_parameters, towers
+from llmqsim.hardware.hf_towers import read_tower, tower_keys
 
 Config = Mapping[str, Any]
 
@@ -76,7 +76,7 @@ def unmodelled(
             text += "" if not text or dense or effect is not _sparse else " (its index keys count in KV)"
             if text and not any(one.effect == text for one in found.values()):
                 found[key] = Unmodelled(key, text)
-    return (*found.values(), *_unknown(config), *_family(config, outer, read_as), *_towers(outer, hidden))
+    return (*found.values(), *_unknown(config), *_family(config, outer, read_as), *_towers(outer, hidden, dense))
 
 
 def not_understood(config: Config) -> list[str]:
@@ -121,14 +121,15 @@ def _family(config: Config, outer: Config, read_as: str) -> tuple[Unmodelled, ..
     return (Unmodelled(FAMILY, "the file has none; the model is read as a plain transformer, which may err either way"),)
 
 
-def _towers(outer: Config, hidden: int) -> tuple[Unmodelled, ...]:
+def _towers(outer: Config, hidden: int, dense: bool) -> tuple[Unmodelled, ...]:
     found = []
-    for key in towers(outer):
-        count = tower_parameters(outer, key, hidden)
-        if count is None:
-            told = "the tower is left out, as the file lacks its sizes: its memory goes to KV, so too many requests fit"
+    for key in tower_keys(outer):
+        tower = read_tower(outer, key, hidden)
+        if tower is None or dense:
+            why = "" if dense else ", as the file lacks its sizes"
+            told = f"the tower is left out{why}: its memory goes to KV, so too many requests fit"
         else:
-            told = f"the tower's {count / 1e9:.2g} billion parameters count in the weights"
+            told = f"the tower's {tower.parameters / 1e9:.2g} billion parameters count in the weights"
         found.append(Unmodelled(key, f"{told}; encoding takes no time here, and its tokens are prompt tokens"))
     return tuple(found)
 

@@ -10,6 +10,7 @@ from llmqsim.hardware import weights
 from llmqsim.hardware.data import find, read_preset
 from llmqsim.hardware.hf_unmodelled import FAMILY, TOWER, Unmodelled
 from llmqsim.hardware.mixers import Mixer, index_bytes
+from llmqsim.hardware.towers import Tower
 
 KV_DTYPE_BYTES = {"bfloat16": 2, "fp8": 1}
 
@@ -93,6 +94,8 @@ class Model:
     """of an index key of sparse attention; 0: none"""
     index_heads: int = 0
     index_layers: int = 0
+    towers: tuple[Tower, ...] = ()
+    """beside the language model; their weights are in `extra`"""
     extra: tuple[weights.Part, ...] = ()
     """weights beside embedding, layers and head: towers, embeddings of each layer, indexers"""
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
@@ -254,7 +257,7 @@ def model(name: str) -> Model:
     entries = read_preset("models.yaml")["models"]
     if name.lower().endswith(".json"):
         raise ScenarioError(f"model: is the name of a file and of no preset (got '{name}'); write {{config: {name}}}")
-    key = find("model", name, entries)
+    key = find("model", name, entries, starts=True)
     entry = entries[key]
     made = from_mapping(entry["config"], name=key, source=entry["source"], settled=True)
     settled = {FAMILY, *([TOWER] if "vision_bytes" in entry else [])}  # by who wrote the preset

@@ -13,6 +13,7 @@ from llmqsim.hardware.gpu import Gpu
 from llmqsim.hardware.mixers import Mixer, index_bytes
 from llmqsim.hardware.model import Model
 from llmqsim.hardware.serving import memory_rule
+from llmqsim.hardware.weights import padding_bytes
 from llmqsim.kv.pools import HybridPool, hybrid_pool
 from llmqsim.options import EngineOptions
 
@@ -172,6 +173,8 @@ def _weights(model: Model, tp: int, options: EngineOptions) -> Item:
     each = "2 bytes" if model.weight_dtype == "bfloat16" else f"as {model.weight_dtype} where quantised"
     gpus = f"{tp} GPU(s)" + (f" x {pp} stages, the fullest of them" if pp > 1 else "")
     text = f"{model.parameters:,} parameters x {each} over {gpus}"
+    if padding := padding_bytes(model, tp):
+        text += f"; {_gib(round(padding / tp / pp / options.data_parallel_size))} of it pads {model.weight_dtype} experts"
     return Item("weights", -model.weight_bytes(tp, pp, options.data_parallel_size), text)
 
 
@@ -190,6 +193,10 @@ def _reserve(model: Model, tp: int, options: EngineOptions) -> list[Item]:
     if rule.base_bytes and more > 0:
         each = activation_bytes_per_token(model, tp)
         items.append(Item(LARGE_STEP, -more * each, f"{more:,} tokens above 2,048 x {each:,} bytes"))
+    for tower in model.towers if rule.base_bytes else ():
+        count = tower.profile_bytes(options.max_num_batched_tokens)
+        text = f"encodes images of {max(options.max_num_batched_tokens, tower.item_tokens):,} tokens at start-up"
+        items.append(Item(f"{tower.name} at start-up", -count, text))
     graphs = len(options.cudagraph_capture_sizes)
     if rule.graph_bytes_per_layer and graphs:
         stage = model.layers // options.pipeline_parallel_size

@@ -24,6 +24,8 @@ from llmqsim.version import __version__
 
 DEFAULT = "default"
 OWN_COST = "own cost model"
+POOL_ITEMS = ("KV pool", "states in a run")
+"""items of the memory account that a run's blocks are cut from"""
 POLICIES = ("batching", "ordering", "preemption")
 TOP_LEVEL = ("pipeline_parallel_size",)
 """engine options that stand beside `engine`, not under it"""
@@ -37,7 +39,7 @@ SPELLINGS = {
 }
 """engine options that a scenario may set by another key of vLLM's"""
 FAMILY_RULE = "a rule of its model_type"
-NO_FIGURES = ("name", "sources", "unmodelled", "mixers", "extra")
+NO_FIGURES = ("name", "sources", "unmodelled", "mixers", "towers", "extra")
 """fields of a model that are no single figure"""
 MODEL_RULES = {
     "gated": "model_type and hidden_act",
@@ -259,7 +261,8 @@ def _kv(servers: Servers) -> dict[str, Any] | None:
         "hybrid_concurrency_formula": None,
     }
     if capacity.items:
-        told["blocks_formula"] = f"{capacity.items[-1].bytes:,} // {per_block:,} bytes = {blocks:,} blocks"
+        left = sum(i.bytes for i in capacity.items if i.name in POOL_ITEMS)
+        told["blocks_formula"] = f"{left:,} // {per_block:,} bytes = {blocks:,} blocks"
     if longest is not None:
         floor = capacity.guaranteed_concurrency(longest)
         told["guaranteed_concurrency"] = floor

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from llmqsim.cost import kernels
+from llmqsim.cost import kernels, mixed
 from llmqsim.cost.host import eager_floor_s, large_step_factor, mixed_step_s, sampled_rows_s, step_base_s
 from llmqsim.cost.layer import SAMPLER_BYTES_PER_LOGIT, SAMPLER_CALLS, Layer
 from llmqsim.cost.lower import NS_PER_S, layer_of
@@ -101,7 +101,10 @@ def _operators(servers: Servers, batch: int, context: int, prompt: int, padded: 
     operators += _large_step(deployment.host, padded, operators)
     if not kernels.captured(deployment.cost.params, batch + prompt, 1 if prompt else 0):
         operators += _launches(layer, deployment.host, operators)
-    operators.append(_prefill_attention(layer, prompt) if prompt else _decode_attention(layer, batch, context))
+    if layer.model.mixers:
+        operators += _mixers(layer, batch, context, prompt)
+    else:
+        operators.append(_prefill_attention(layer, prompt) if prompt else _decode_attention(layer, batch, context))
     rows = batch or 1
     operators += _head(layer, rows)
     host, base_s = deployment.host, step_base_s(deployment.host, servers.tensor_parallel_size)
@@ -175,6 +178,24 @@ def _latent_attention(layer: Layer, batch: int, context: int, prompt: int) -> Op
         text += f"{k.prefill.roofline.flops_per_s:.3g}, {moved:.3g} B / {k.decode.roofline.bytes_per_s:.3g}) + launch"
     name = "prefill attention" if prompt else "decode attention"
     return _operator(name, m.layers, seconds, text, flops * m.layers, moved * m.layers)
+
+
+def _mixers(layer: Layer, batch: int, context: int, prompt: int) -> list[Operator]:
+    """Attention or state of each kind of layer, and the launches of prefill."""
+    found = []
+    for one in layer.model.mixers:
+        what = f"causal, {prompt:,} tokens" if prompt else f"{batch} x {context:,} tokens"
+        window = (mixed.prefill_window if prompt else mixed.decode_window)(layer, one)
+        if one.kind == "state":
+            what += f"; priced as attention over a window of {window:,} tokens"
+        elif window:
+            what += f", {window:,} at most"
+        seconds = mixed.prefill_one(layer, one, prompt, 0) if prompt else mixed.decode_one(layer, one, batch, context)
+        found.append(_operator(one.name, one.layers, one.layers * float(seconds), what))
+    if prompt:
+        launch = layer.prefill_launch_seconds()
+        found.append(_operator("prefill launches", layer.model.layers, launch, f"{duration(launch)} in all layers"))
+    return found
 
 
 def _windows(layer: Layer) -> str:

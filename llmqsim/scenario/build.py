@@ -233,7 +233,10 @@ def _memory(
     capacity = kv_capacity(network, card, tp, options, check_max_model_len=asked, release=release)
     longest = options.max_model_len or (network.max_position_embeddings if network is not None else None)
     if longest is not None and not asked:
-        options = replace(options, max_model_len=min(longest, capacity.usable_tokens))
+        most = capacity.usable_tokens
+        if network is not None and network.mixers and capacity.hybrid is not None:
+            most = max(most, capacity.hybrid.longest())  # what the engine's own pool holds
+        options = replace(options, max_model_len=min(longest, most))
     return options, capacity
 
 

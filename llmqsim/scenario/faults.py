@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from llmqsim.errors import did_you_mean
 from llmqsim.scenario import shape
 from llmqsim.scenario.kinds import KIND, NO_KIND
+from llmqsim.scenario.not_modelled import not_modelled
 from llmqsim.scenario.schema import ScenarioSpec
 from llmqsim.scenario.slo_text import AMBIGUOUS, NOT_ONE_THING
 
@@ -93,6 +94,8 @@ def _unknown_key(path: shape.Path, value: Any, owner: type[BaseModel]) -> str:
     if told:
         return f"{told} (got {show(value)}); it takes: {', '.join(known)}"
     start = f"unknown key (got {show(value)})"
+    if (why := not_modelled(key)) is not None:
+        return f"{why} (got {show(value)})"
     if path[-2:-1] == ("slo",) and re.sub(r"_p\d+$", "", key) in AMBIGUOUS:
         return f"{start}; {NOT_ONE_THING}: for the mean write tpot; gaps are no target here"
     sought = key.replace("-", "_").rsplit(".", 1)[-1]
