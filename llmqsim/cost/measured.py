@@ -58,7 +58,7 @@ class Measured:
             raise InvariantError(f"{family}: nothing fitted like {wanted}")
         self.used.setdefault(family, fitted)
         arrays = np.broadcast_arrays(*(np.asarray(values, dtype=np.float64) for values in shape.values()))
-        columns = own.columns(wanted, {name: values.ravel() for name, values in zip(shape, arrays)})
+        columns = own.columns(wanted, {name: values.ravel() for name, values in zip(shape, arrays, strict=True)})
         form = own.form(fitted.config).seconds(fitted.constants, columns, self._machine, dtype)
         blocks, place = _distinct(np.round(own.features(columns), 6))
         ratio = self.store.table(fitted).log_ratio(place, blocks, own.knots(columns))

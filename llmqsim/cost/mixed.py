@@ -92,7 +92,7 @@ def prefill_window(layer: Layer, mixer: Mixer) -> int:
     return max(LEAST_WINDOW, round(SCAN_SHARE * elements / (heads * size)))
 
 
-def _shape(layer: Layer, mixer: Mixer) -> tuple[int, int, int, float]:
+def _shape(layer: Layer, mixer: Mixer) -> tuple[int, int, int, int]:
     """(query heads, KV heads, head size, bytes of a KV element) on each GPU; for a state those of the model's attention."""
     tp, width = layer.tensor_parallel_size, layer.kernels.kv_bytes
     if mixer.kind == "state":

@@ -10,8 +10,8 @@ from typing import Any
 from llmqsim.errors import ScenarioError, did_you_mean
 from llmqsim.hardware.hf_extra import extra_parts
 from llmqsim.hardware.hf_families import DENSE, KNOWN_TYPES, encoder, family
-from llmqsim.hardware.hf_mixers import adjusted_width, mixers
 from llmqsim.hardware.hf_layers import LISTED
+from llmqsim.hardware.hf_mixers import adjusted_width, mixers
 from llmqsim.hardware.hf_parts import attention, experts, index_keys, short, whole, windows
 from llmqsim.hardware.hf_quantized import beside, named_type, weight_types
 from llmqsim.hardware.hf_towers import read_tower, tower_keys

@@ -58,7 +58,9 @@ def listed_layers(config: Config, kind: str, layers: int, faults: list[str]) -> 
     if isinstance(config.get("attn_type_list"), (list, tuple)):
         return _checked(config["attn_type_list"], {0: "linear", 1: "full"}, "attn_type_list", layers, faults)
     if isinstance(config.get("hybrid_layer_pattern"), (list, tuple)):
-        return _checked(config["hybrid_layer_pattern"], {0: "full", 1: "window"}, "hybrid_layer_pattern", layers, faults)
+        return _checked(
+            config["hybrid_layer_pattern"], {0: "full", 1: "window"}, "hybrid_layer_pattern", layers, faults
+        )
     return _numbered(config, kind, layers, faults)
 
 
@@ -67,7 +69,9 @@ def _numbered(config: Config, kind: str, layers: int, faults: list[str]) -> Laye
     if isinstance(linear := config.get("linear_attn_config"), Mapping):
         full = linear.get("full_attn_layers")
         if not isinstance(full, (list, tuple)) or not all(isinstance(i, int) and 1 <= i <= layers for i in full):
-            faults.append(f"linear_attn_config.full_attn_layers: must list layers from 1 to {layers} (got {str(full)[:60]})")
+            faults.append(
+                f"linear_attn_config.full_attn_layers: must list layers from 1 to {layers} (got {str(full)[:60]})"
+            )
             return None
         return Layers(tuple("full" if i + 1 in full else "linear" for i in range(layers)), "linear_attn_config")
     every = config.get("full_attention_interval")
@@ -89,9 +93,7 @@ def _numbered(config: Config, kind: str, layers: int, faults: list[str]) -> Laye
     return None
 
 
-def _checked(
-    listed: Any, words: Mapping[Any, str], key: str, layers: int, faults: list[str]
-) -> Layers | None:
+def _checked(listed: Any, words: Mapping[Any, str], key: str, layers: int, faults: list[str]) -> Layers | None:
     """The list in our words; a fault for an entry that is none, or a wrong number of them."""
     odd = [one for one in listed if not isinstance(one, (str, int)) or one not in words]
     if odd:

@@ -163,7 +163,8 @@ def _linear(config: Config, values: dict, count: int, faults: list[str]) -> Mixe
         if not sizes:
             return None
         width = _state_width(config, ("mamba_ssm_dtype", "mamba_ssm_cache_dtype"), 2)
-        return made.gated_delta_net(count, hidden, sizes[:2], sizes[2:4], sizes[4], width)
+        key_heads, key_size, value_heads, value_size, kernel = sizes
+        return made.gated_delta_net(count, hidden, (key_heads, key_size), (value_heads, value_size), kernel, width)
     if config.get("attn_type_list") or str(config.get("model_type", "")).startswith("minimax"):
         return made.lightning(count, hidden, values["heads"], values["head_dim"])
     faults.append(

@@ -12,7 +12,9 @@ from llmqsim.hardware.hf_parts import short
 
 Config = Mapping[str, Any]
 
-MODELLED = "fp8 (per tensor, per channel or 128 x 128 blocks), int8, 4-bit awq, gptq or compressed-tensors, mxfp4, nvfp4"
+MODELLED = (
+    "fp8 (per tensor, per channel or 128 x 128 blocks), int8, 4-bit awq, gptq or compressed-tensors, mxfp4, nvfp4"
+)
 LEFT_OUT = "quantization_config: modules left out"
 BESIDE = "hf_quant_config.json"
 """where ModelOpt writes what other tools put into the config.json"""

@@ -126,9 +126,7 @@ def attention(
     )  # fmt: skip
 
 
-def latent_attention(
-    layers: int, hidden: int, heads: int, ranks: tuple[int, int], dims: tuple[int, int, int]
-) -> Mixer:
+def latent_attention(layers: int, hidden: int, heads: int, ranks: tuple[int, int], dims: tuple[int, int, int]) -> Mixer:
     """DeepSeek's. ranks : (queries or 0, keys and values); dims : (without position, rotary, values) of a head."""
     query_rank, rank = ranks
     plain, rotary, value = dims
@@ -208,9 +206,7 @@ def lightning(layers: int, hidden: int, heads: int, size: int) -> Mixer:
     )
 
 
-def mamba2(
-    layers: int, hidden: int, heads: tuple[int, int], groups: int, state: int, kernel: int, width: int
-) -> Mixer:
+def mamba2(layers: int, hidden: int, heads: tuple[int, int], groups: int, state: int, kernel: int, width: int) -> Mixer:
     """heads : (number, size); state : its size for each channel; width : bytes of a state's element."""
     inner = heads[0] * heads[1]
     channels = inner + 2 * groups * state

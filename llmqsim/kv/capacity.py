@@ -98,22 +98,21 @@ def kv_capacity(
         blocks, items, source = options.num_gpu_blocks_override, (), "num_gpu_blocks_override"
     elif model is None or per_block is None:
         raise ScenarioError("engine.num_gpu_blocks_override: missing; without a model the KV pool can't be worked out")
-    elif options.kv_cache_memory_bytes is None and gpu is None:
+    elif options.kv_cache_memory_bytes is not None:
+        pool = options.kv_cache_memory_bytes
+        items = (Item("KV pool", pool, f"kv_cache_memory_bytes = {_gib(pool)} on each GPU"),)
+        blocks, source = pool // per_block, "kv_cache_memory_bytes"
+    elif gpu is None:
         raise ScenarioError("gpu: missing; the KV pool needs a GPU, num_gpu_blocks_override or kv_cache_memory_bytes")
     else:
-        if options.kv_cache_memory_bytes is not None:
-            pool = options.kv_cache_memory_bytes
-            items = (Item("KV pool", pool, f"kv_cache_memory_bytes = {_gib(pool)} on each GPU"),)
-            source = "kv_cache_memory_bytes"
-        else:
-            items = account(model, gpu, tp, options)
-            pool = sum(item.bytes for item in items)
-            check_fit(model, gpu, tp, options, items, pool)
-            items += (Item("KV pool", pool, f"what is left on each GPU; {pool:,} // {per_block:,} bytes a block"),)
-            source = RULE.format(preset=options.preset, source=memory_rule(options.preset).source)
+        items = account(model, gpu, tp, options)
+        pool = sum(item.bytes for item in items)
+        check_fit(model, gpu, tp, options, items, pool)
+        items += (Item("KV pool", pool, f"what is left on each GPU; {pool:,} // {per_block:,} bytes a block"),)
         blocks = pool // per_block
+        source = RULE.format(preset=options.preset, source=memory_rule(options.preset).source)
     hybrid = hybrid_pool(model, tp, options, release or options.preset, pool, blocks)
-    if hybrid is not None and pool is not None and (aside := hybrid.states_aside(options.max_num_seqs)):
+    if per_block and hybrid is not None and pool is not None and (aside := hybrid.states_aside(options.max_num_seqs)):
         items += (Item("states in a run", -aside.bytes, aside.formula),)
         blocks = (pool - aside.bytes) // per_block
     capacity = KvCapacity(int(blocks), options.block_size, per_token, per_block, items, source, formula, hybrid)

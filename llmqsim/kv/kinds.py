@@ -35,7 +35,9 @@ class Release:
         return cls(preset, (int(found[1]), int(found[2])) if found else None)
 
 
-def kinds(model: Model, tp: int, width: int, *, stages: int = 1, drafted: int = 0, draft_layers: int = 0) -> tuple[Kind, ...]:
+def kinds(
+    model: Model, tp: int, width: int, *, stages: int = 1, drafted: int = 0, draft_layers: int = 0
+) -> tuple[Kind, ...]:
     """What each kind of layers keeps on one GPU of `tp`, of a stage with an equal share of the layers.
 
     width : bytes of a KV element. drafted : speculative tokens of a step; draft_layers : full layers that draft them.
@@ -68,12 +70,16 @@ def _plain(model: Model, tp: int, width: int) -> list[Kind]:
     if windowed:
         chunked = "attention_chunk_size" in model.sources.get("sliding_window", "")
         kind = CHUNKED if chunked else WINDOW
-        found.append(Kind(f"{kind}ed attention".replace("eded", "ed"), kind, windowed, each, window=model.sliding_window))
+        found.append(
+            Kind(f"{kind}ed attention".replace("eded", "ed"), kind, windowed, each, window=model.sliding_window)
+        )
     return found
 
 
 def _more(kind: Kind, layers: int) -> Kind:
-    return Kind(kind.name, kind.kind, kind.layers + layers, kind.token_bytes, kind.state_bytes, kind.window, kind.latent)
+    return Kind(
+        kind.name, kind.kind, kind.layers + layers, kind.token_bytes, kind.state_bytes, kind.window, kind.latent
+    )
 
 
 def _stage(kind: Kind, stages: int) -> Kind:

@@ -88,7 +88,9 @@ def layer_rows(model: dict[str, Any]) -> list[tuple[str, str]]:
             text += f", window {one['window']:,}" if one["window"] else ""
         rows.append((one["name"], text))
     for part in model.get("weights_by_part", ()):
-        rows.append((f"{part['name']}: parameters", f"{part['parameters']:,}, {part['dtype']}: {part['bytes'] / GIB:.3f} GiB"))
+        rows.append(
+            (f"{part['name']}: parameters", f"{part['parameters']:,}, {part['dtype']}: {part['bytes'] / GIB:.3f} GiB")
+        )
     return rows
 
 
@@ -119,7 +121,9 @@ def pool_rows(pool: dict[str, Any]) -> list[tuple[str, str]]:
         rows.append(("a request of max_model_len", text))
     rows.append(("longest request that fits", f"{pool['longest']:,} tokens"))
     if pool["token_line"] is not None:
-        rows.append(("line \"GPU KV cache size\"", f"{pool['token_line']:,} tokens, whose meaning differs between releases"))
+        rows.append(
+            ('line "GPU KV cache size"', f"{pool['token_line']:,} tokens, whose meaning differs between releases")
+        )
     return rows + ([("hybrid KV manager", pool["why"])] if pool["why"] else [])
 
 

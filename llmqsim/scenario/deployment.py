@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Union
+from typing import Annotated, Any
 
 from pydantic import Field, Tag
 
@@ -263,11 +263,6 @@ class StationsCost(Spec):
 
 
 StepCost = Annotated[
-    Union[
-        Annotated[CalibratedCost, Tag("kind:calibrated")],
-        Annotated[ConstantCost, Tag("kind:constant")],
-        Annotated[AffineCost, Tag("kind:affine")],
-        Annotated[StationsCost, Tag("kind:stations")],
-    ],
+    Annotated[CalibratedCost, Tag("kind:calibrated")] | Annotated[ConstantCost, Tag("kind:constant")] | Annotated[AffineCost, Tag("kind:affine")] | Annotated[StationsCost, Tag("kind:stations")],
     by_field("model", default="calibrated"),
 ]

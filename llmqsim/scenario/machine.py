@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Union
+from typing import Annotated
 
 from pydantic import Field, Tag
 
@@ -22,10 +22,7 @@ class ModelConfig(Spec):
 
 
 Model = Annotated[
-    Union[
-        Annotated[str, rules.text("the name of a model preset", "llama-3.1-8b"), Tag("kind:preset")],
-        Annotated[ModelConfig, Tag("kind:config")],
-    ],
+    Annotated[str, rules.text("the name of a model preset", "llama-3.1-8b"), Tag("kind:preset")] | Annotated[ModelConfig, Tag("kind:config")],
     by_keys("preset", (str,), config="config"),
 ]
 
@@ -57,10 +54,7 @@ class OwnGpu(Spec):
 
 
 GpuChoice = Annotated[
-    Union[
-        Annotated[str, rules.text("the name of a GPU preset", "a100-sxm-80gb"), Tag("kind:preset")],
-        Annotated[OwnGpu, Tag("kind:own")],
-    ],
+    Annotated[str, rules.text("the name of a GPU preset", "a100-sxm-80gb"), Tag("kind:preset")] | Annotated[OwnGpu, Tag("kind:own")],
     by_keys("preset", (str,), **dict.fromkeys(OwnGpu.model_fields, "own")),
 ]
 
@@ -73,9 +67,6 @@ class OwnLink(Spec):
 
 
 Interconnect = Annotated[
-    Union[
-        Annotated[str, rules.text("the name of a link", "nvlink4"), Tag("kind:preset")],
-        Annotated[OwnLink, Tag("kind:own")],
-    ],
+    Annotated[str, rules.text("the name of a link", "nvlink4"), Tag("kind:preset")] | Annotated[OwnLink, Tag("kind:own")],
     by_keys("preset", (str,), **dict.fromkeys(OwnLink.model_fields, "own")),
 ]

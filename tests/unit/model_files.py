@@ -14,7 +14,9 @@ CONFIGS = Path(__file__).parents[3] / "shared" / "data" / "model_configs"
 def layers(made: Model) -> str:
     """Kinds of layers in words."""
     if made.mixers:
-        return ", ".join(f"{one.layers} {one.name}" + (f" of {one.window:,}" if one.window else "") for one in made.mixers)
+        return ", ".join(
+            f"{one.layers} {one.name}" + (f" of {one.window:,}" if one.window else "") for one in made.mixers
+        )
     plain = "latent attention" if made.kv_lora_rank else "attention"
     if made.index_layers:
         plain += ", sparse"

@@ -83,13 +83,17 @@ ROWS = {
     "w10": Row("gpt-oss-20b", "vllm-0.19", "a100-sxm-80gb"),
     "w11": Row("gpt-oss-20b", "vllm-0.12", "l4", budget=2048),
     "w13": Row("gpt-oss-120b", "vllm-0.10", "h100-sxm"),
-    "w15": Row("gemma-4-26b-a4b", "vllm-0.26", budget=2048, batches=2, request=(5.98, 262_144)),  # needs 4,096 in flight
+    "w15": Row(
+        "gemma-4-26b-a4b", "vllm-0.26", budget=2048, batches=2, request=(5.98, 262_144)
+    ),  # needs 4,096 in flight
     "h01": Row("qwen3.5-27b", "vllm-0.19", budget=16_384, state_mode="none", pages=1_487, solved=True),
     "h02": Row("qwen3.5-35b-a3b", "vllm-0.20", quantization="nvfp4", left_out=("state_dtype",)),  # card not named
     "h04a": Row("qwen3.5-35b-a3b", "vllm-0.24", budget=8192, batches=2),
     "h04b": Row("qwen3.5-35b-a3b", "vllm-0.24", budget=8192, batches=2),
     "h05": Row("qwen3.5-27b", "vllm-0.24", budget=8192, batches=2, drafted=3, draft_layers=1, tp=2),
-    "h06": Row("qwen3.5-27b", "vllm-0.24", "rtx-a6000", "nvfp4", weights="which modules are left in 16 bits is not stated"),
+    "h06": Row(
+        "qwen3.5-27b", "vllm-0.24", "rtx-a6000", "nvfp4", weights="which modules are left in 16 bits is not stated"
+    ),
     "h07": Row("qwen3.5-27b", "vllm-0.24", drafted=3, draft_layers=1, tp=2, pages=424, solved=True),
     "h09": Row("kimi-linear-48b-a3b-instruct", "vllm-0.11", budget=64_000, tp=2),
     "h11": Row(NEMOTRON_4B, "vllm-0.13", quantization="fp8", budget=2048, weights="widths from memory"),
@@ -107,7 +111,7 @@ ROWS = {
     "m07b": Row("qwen3-235b-a22b", "sglang-0.5", "h100-sxm", "fp8_block", tp=4),
     "m08a": Row("glm-4.5", "vllm-0.12", quantization="awq", tp=2),
     "m08b": Row("glm-4.5", "vllm-0.12", quantization="awq", tp=2),
-    }
+}
 NOT_WORKED_OUT = {
     "w05": "a fork with a draft of its own; its log is not explained",
     "h10": "KV in nvfp4, which is not modelled; no KV memory printed",
@@ -226,7 +230,9 @@ def table() -> list[str]:
             ours = capacity_tokens(row, log, pool)
             fits = f"{ours:,.0f} / {told:,.0f} ({100 * (ours / told - 1):+.1f} %), from the configuration alone"
         if row.request:
-            fits = f"{request_gib(row, log):.2f} / {row.request[0]:.2f} GiB for one request of {row.request[1]:,} tokens"
+            fits = (
+                f"{request_gib(row, log):.2f} / {row.request[0]:.2f} GiB for one request of {row.request[1]:,} tokens"
+            )
         if name == "w07a":
             fits = f"{old_token_line(row, log):,} / 55,000 (two figures): pages // groups x block"
         lines.append(f"| {name} | {log['model']} | {weights} | {kv} | {fits} |")

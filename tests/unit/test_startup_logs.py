@@ -28,7 +28,9 @@ pytestmark = pytest.mark.skipif(not STARTS, reason="needs the start-up logs in .
 
 
 def with_memory():
-    return [n for n, row in logs.ROWS.items() if n in STARTS and (STARTS[n]["kv_gib"] or row.pages) and n not in ("w07a",)]
+    return [
+        n for n, row in logs.ROWS.items() if n in STARTS and (STARTS[n]["kv_gib"] or row.pages) and n not in ("w07a",)
+    ]
 
 
 def test_every_start_is_worked_out_or_says_why_not():
@@ -60,7 +62,9 @@ def test_the_token_line_of_older_releases():
         assert exact == tokens == int(log["kv_tokens"]), name
 
 
-@pytest.mark.parametrize("name", [n for n, row in logs.ROWS.items() if n in STARTS and STARTS[n]["weights_gib"] and not row.weights])
+@pytest.mark.parametrize(
+    "name", [n for n, row in logs.ROWS.items() if n in STARTS and STARTS[n]["weights_gib"] and not row.weights]
+)
 def test_weights(name):
     assert logs.weights_gib(logs.ROWS[name]) == pytest.approx(float(STARTS[name]["weights_gib"]), rel=0.03)
 
