@@ -67,7 +67,7 @@ def build(
     given = {k: v for k, v in workload.items() if v is not None}
     notes: list[str] = []
     folder = Path(base_folder)
-    rows = replay(given, folder, notes) if "trace" in given else generate(given, seed, replication, folder, notes)
+    rows = replay(given, folder, notes, seed, replication) if "trace" in given else generate(given, seed, replication, folder, notes)
     if not len(rows.arrival_ns):
         raise ScenarioError(_nobody(given.get("duration")))
     shared = given.get("prefix") or {}

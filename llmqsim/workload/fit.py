@@ -140,16 +140,19 @@ def table_text(table: LengthTable) -> str:
     """The table as the YAML text that `table_file.parse_table` reads."""
     import yaml
 
-    content = {
-        "kind": "bins",
-        **table.about,
+    content = {"kind": "bins", **table.about, **table_content(table)}
+    return yaml.safe_dump(content, sort_keys=False, default_flow_style=None, width=TEXT_WIDTH, allow_unicode=True)
+
+
+def table_content(table: LengthTable) -> dict:
+    """The histograms as plain lists."""
+    return {
         "prompt": _columns(table.prompt),
         "output": [
             {"prompt_high": int(high), **_columns(h)}
             for high, h in zip(table.prompt_high, table.outputs, strict=True)
         ],
     }
-    return yaml.safe_dump(content, sort_keys=False, default_flow_style=None, width=TEXT_WIDTH, allow_unicode=True)
 
 
 def _columns(histogram: Histogram) -> dict[str, list]:

@@ -6,17 +6,23 @@ from pathlib import Path
 
 import numpy as np
 
+from llmqsim import rng
 from llmqsim.errors import DataError, ScenarioError
 from llmqsim.stamps import AUTO
 from llmqsim.units import NS_PER_S
 from llmqsim.workload.arrivals import to_ns
+from llmqsim.workload.model.file import is_model, load_model
+from llmqsim.workload.model.traffic import draw_traffic
 from llmqsim.workload.reading.options import How, parse_columns
 from llmqsim.workload.rows import Rows
 from llmqsim.workload.trace import Trace, read_trace
 
 
-def replay(given: dict, folder: Path, notes: list[str]) -> Rows:
-    """The trace of a workload. given : the scenario's `workload`. Raises ScenarioError, DataError."""
+def replay(given: dict, folder: Path, notes: list[str], seed: int = 0, replication: int = 0) -> Rows:
+    """The trace of a workload, recorded, or drawn where the file is a traffic model. given : the scenario's `workload`.
+
+    Raises ScenarioError, DataError.
+    """
     spec = given["trace"] if isinstance(given["trace"], dict) else {"file": given["trace"]}
     clash = [k for k in ("arrivals", "lengths") if k in given]
     if clash:
@@ -27,7 +33,11 @@ def replay(given: dict, folder: Path, notes: list[str]) -> Rows:
         time_unit=spec.get("time_unit") or AUTO,
         skip_bad=bool(spec.get("skip_bad")),
     )
-    trace = read_trace(folder / spec["file"], how=how)
+    path = folder / spec["file"]
+    if is_model(path):
+        trace = draw_traffic(load_model(path), seed, replication, given.get("requests"), given.get("duration"), path.name)
+    else:
+        trace = read_trace(path, how=how)
     scale = 1.0 if spec.get("rate_scale") is None else float(spec["rate_scale"])
     if not 0 < scale < float("inf"):
         raise ScenarioError(f"workload.trace.rate_scale: must be above 0 (got {scale:g})")
@@ -66,6 +76,18 @@ def spread(arrival_s: np.ndarray) -> np.ndarray:
     gaps = np.append(np.diff(stamps), np.median(np.diff(stamps)))
     place = np.arange(len(arrival_s)) - np.repeat(first, count)
     return arrival_s + np.repeat(gaps / count, count) * place
+
+
+def scatter(arrival_s: np.ndarray) -> np.ndarray:
+    """Requests of one time stamp, at random over the time to the next (of the last stamp, over the typical gap).
+
+    `spread` would make gaps more even than any client does, which matters where they are studied.
+    """
+    stamps, which, count = np.unique(arrival_s, return_inverse=True, return_counts=True)
+    if len(stamps) < 2:
+        return arrival_s
+    gaps = np.append(np.diff(stamps), np.median(np.diff(stamps)))
+    return np.sort(arrival_s + gaps[which] * rng.stream(0, 0, "scatter").random(len(arrival_s)))
 
 
 def _label(rows: Rows, trace: Trace, kept: int, classes: dict, path: Path, notes: list[str]) -> None:

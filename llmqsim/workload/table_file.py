@@ -68,6 +68,11 @@ def parse_table(text: str, name: str) -> LengthTable:
     return _Check(text, name).table(content)
 
 
+def table_of(content: dict, text: str, name: str) -> LengthTable:
+    """A table from plain values that were read from `text`. Raises DataError with every fault."""
+    return _Check(text, name).table(content)
+
+
 class _Check:
     """Collects the faults of one file, and finds the line of a key only when there is a fault to report."""
 

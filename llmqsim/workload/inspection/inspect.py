@@ -35,7 +35,7 @@ class Inspection:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON: what is not known is null."""
-        return _plain(asdict(self))
+        return plain(asdict(self))
 
 
 def inspect(trace: Trace, caches: Sequence[int] = ()) -> Inspection:
@@ -59,11 +59,12 @@ def inspect(trace: Trace, caches: Sequence[int] = ()) -> Inspection:
     )
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """For JSON: tuples as lists, numbers of numpy as Python's, what is not finite as null."""
     if isinstance(value, dict):
-        return {key: _plain(one) for key, one in value.items()}
+        return {key: plain(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
+        return [plain(one) for one in value]
     if hasattr(value, "item"):
         value = value.item()
     return None if isinstance(value, float) and not math.isfinite(value) else value
