@@ -130,6 +130,7 @@ def _parser() -> argparse.ArgumentParser:
         cli_claims,
         cli_gate,
         cli_planner,
+        cli_report,
         cli_sweep,
         cli_tradeoff,
         cli_validate,
@@ -147,6 +148,7 @@ def _parser() -> argparse.ArgumentParser:
     cli_claims.add_commands(commands)
     cli_warm.add_commands(commands)
     cli_workload.add_commands(commands)
+    cli_report.add_commands(commands)
 
     bench = commands.add_parser("bench", help="how fast is the simulator on this machine?")
     bench.add_argument("--case", action="append", default=[], metavar="CASE", help="only this case; see docs/benchmarks.md")

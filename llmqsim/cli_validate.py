@@ -33,6 +33,7 @@ def add_commands(commands) -> None:
     validate.add_argument("--workers", type=int, metavar="N", help="processes (default: one a core)")
     validate.add_argument("--out", required=True, metavar="DIR", help="folder for errors.csv, summary.csv and more")
     validate.add_argument("--page", metavar="FILE.md", help="also write a page of what was found")
+    validate.add_argument("--json", metavar="OUT", help="write every figure and error as JSON, for `llmqsim report`")
     validate.add_argument("--progress", action="store_true", help="say each run as it ends")
     validate.set_defaults(command=_validate)
 
@@ -40,6 +41,7 @@ def add_commands(commands) -> None:
 def _validate(arguments: argparse.Namespace) -> int:
     from llmqsim.errors import DataError
     from llmqsim.files import check_outputs, write_text
+    from llmqsim.report.files import write_json
     from llmqsim.validate import command
     from llmqsim.validate.page import page
     from llmqsim.validate.screen import screen
@@ -48,7 +50,7 @@ def _validate(arguments: argparse.Namespace) -> int:
         raise DataError("validate: nothing to validate; name a file of cases, --closed-loop or --static-batch")
     if arguments.workers is not None and arguments.workers < 1:
         raise DataError(f"--workers: must be at least 1 (got {arguments.workers})")
-    check_outputs({"--page": arguments.page}, arguments.cases)
+    check_outputs({"--page": arguments.page, "--json": arguments.json}, arguments.cases)
     cases = command.read(
         arguments.cases, arguments.requests, arguments.closed_loop, arguments.static_batch, arguments.server
     )
@@ -56,6 +58,10 @@ def _validate(arguments: argparse.Namespace) -> int:
     tell = (lambda line: print(line, file=sys.stderr, flush=True)) if arguments.progress else None
     found = command.validate(cases, arguments.workers, tell, command.peer_file_of(arguments.cases))
     command.write(found, arguments.out)
+    if arguments.json is not None:
+        from llmqsim.validate.told import told
+
+        write_json(told(found), arguments.json)
     if arguments.page is not None:
         write_text(arguments.page, page(found, _called(arguments)))
     print(screen(found))

@@ -58,7 +58,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "benchmark": FOUNDATION | DATA | {"simulation", "scenario", "scenario.build", "report", "cost"},
     "sweep": FOUNDATION | {"scenario", "simulation", "planner"},
     "cli": FOUNDATION | DATA | {"benchmark", "result", "metrics", "simulation", "scenario", "report", "workload", "cost", "engine"}
-    | {"cli_advise", "cli_calibrate", "cli_claims", "cli_gate", "cli_planner", "cli_sweep", "cli_tradeoff", "cli_validate", "cli_warm", "cli_workload"}
+    | {"cli_advise", "cli_calibrate", "cli_claims", "cli_gate", "cli_planner", "cli_report", "cli_sweep", "cli_tradeoff", "cli_validate", "cli_warm", "cli_workload"}
     | {"cli_hints"},
     "cli_hints": {"errors", "scenario"},
     "tradeoff": FOUNDATION | {"scenario", "simulation", "metrics", "planner"},
@@ -73,6 +73,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cli_tradeoff": FOUNDATION | {"report", "tradeoff"},
     "cli_sweep": FOUNDATION | {"report", "sweep"},
     "cli_advise": FOUNDATION | {"planner", "report", "cli_planner"},
+    "cli_report": FOUNDATION | {"report", "simulation", "scenario", "hardware", "cli"},
     "cli_gate": FOUNDATION | {"planner", "report", "scenario", "cli_planner"},
     "pytest_plugin": FOUNDATION | {"planner", "simulation", "scenario", "metrics", "report", "result"},
     "cli_planner": FOUNDATION | {"planner", "report", "scenario"},
@@ -80,7 +81,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cli_measure": {"errors"},
     # a user of the simulator, like report and benchmark: it reads measured runs, simulates them and compares
     "validate": FOUNDATION | DATA | {"simulation", "scenario", "scenario.build", "result", "metrics", "hardware", "cost"},
-    "cli_validate": FOUNDATION | {"validate"},
+    "cli_validate": FOUNDATION | {"report", "validate"},
 }
 
 

@@ -16,7 +16,7 @@ def capacity_text(told: dict[str, Any]) -> str:
     """The answer as text. told : what planner.capacity.capacity returns."""
     lines = warnings(told["warnings"], WIDTH)
     lines += wrap(told["question"], WIDTH) if told["question"] else []
-    lines += wrap(_answer(told), WIDTH)
+    lines += wrap(answer(told), WIDTH)
     lines += ["", f"{'rate':>10}{'of now':>8}{'attainment':>12}  {'95 % interval':<18}{'goodput':>10}{'TTFT p99':>11}  stable?"]
     lines += [_row(point) for point in told["points"]]
     for note in told["notes"]:
@@ -24,7 +24,8 @@ def capacity_text(told: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _answer(told: dict[str, Any]) -> str:
+def answer(told: dict[str, Any]) -> str:
+    """Where the SLO breaks, in one sentence."""
     knee, rate = told["knee_rate_per_s"], told["rate_per_s"]
     by_arithmetic = f"arithmetic allows {figures(told['capacity_by_arithmetic_per_s'])} req/s ({told['binding']})"
     if knee is None:
