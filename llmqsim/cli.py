@@ -10,12 +10,16 @@ import argparse
 import gc
 import os
 import sys
+from typing import TYPE_CHECKING
 
 from llmqsim import terminal
 from llmqsim.cli_hints import Parser
 from llmqsim.errors import UserError
 from llmqsim.files import check_outputs
 from llmqsim.version import __version__
+
+if TYPE_CHECKING:
+    from llmqsim.scenario.load import Scenario
 
 EXIT_OK = 0
 EXIT_BAD_INPUT = 2
@@ -111,6 +115,7 @@ def _parser() -> argparse.ArgumentParser:
     asked.add_argument("--request", metavar="ID", help="what this request waited for; SCENARIO may be a table of requests")
     asked.add_argument("--class", dest="klass", metavar="NAME", help="the same for a traffic class")
     asked.add_argument("--decile", metavar="N", help="the same for a tenth of the requests by length, 1 the shortest")
+    asked.add_argument("--log", metavar="FILE", help="the start-up lines of a vLLM server, beside what is worked out")
     explain.set_defaults(command=_explain)
 
     metrics = commands.add_parser("metrics", help="the same metrics from measured events")
@@ -233,11 +238,28 @@ def _explain(arguments: argparse.Namespace) -> int:
     if (arguments.request, arguments.klass, arguments.decile) != (None, None, None):
         return _why(arguments)
     scenario = _load(arguments)
+    if arguments.log is not None:
+        return _explain_log(arguments, scenario)
     check_outputs({"--json": arguments.json}, scenario.inputs())
     told = explain(scenario)
     if arguments.json is not None:
         files.write_json(told, arguments.json)
     _say(explain_text(told))
+    return EXIT_OK
+
+
+def _explain_log(arguments: argparse.Namespace, scenario: Scenario) -> int:
+    """`explain --log`: the start-up lines of a server beside what is worked out."""
+    from llmqsim.report import files
+    from llmqsim.report.explain_log import beside_log
+    from llmqsim.report.explain_log_page import beside_log_text
+    from llmqsim.report.startup_lines import read_startup_log
+
+    check_outputs({"--json": arguments.json}, [*scenario.inputs(), arguments.log])
+    told = beside_log(scenario, read_startup_log(arguments.log))
+    if arguments.json is not None:
+        files.write_json(told, arguments.json)
+    _say(beside_log_text(told))
     return EXIT_OK
 
 

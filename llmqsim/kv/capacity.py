@@ -6,7 +6,7 @@ blocks that vLLM 0.15.1 logged on five deployments); what each engine takes is i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from llmqsim.errors import NoRoom, ScenarioError
 from llmqsim.hardware.gpu import Gpu
@@ -14,6 +14,7 @@ from llmqsim.hardware.mixers import Mixer, index_bytes
 from llmqsim.hardware.model import Model
 from llmqsim.hardware.serving import memory_rule
 from llmqsim.hardware.weights import padding_bytes
+from llmqsim.kv.measured import MeasuredMemory
 from llmqsim.kv.pools import HybridPool, hybrid_pool
 from llmqsim.options import EngineOptions
 
@@ -22,7 +23,10 @@ LARGE_VOCABULARY = 128_000
 PROFILED_TOKENS = 2048
 """tokens of the dummy run that the engines' base reserve was read off"""
 RULE = "capacity rule of {preset}: {source}"
+MOST_GPUS = 64
+"""GPUs of one replica that a layout is sought in"""
 LARGE_STEP = "activations of a large step"
+NOTHING_MEASURED = MeasuredMemory()
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,7 @@ def kv_capacity(
     *,
     check_max_model_len: bool = True,
     release: str | None = None,
+    measured: MeasuredMemory = NOTHING_MEASURED,
 ) -> KvCapacity:
     """The KV pool of one replica of `tp` x `options.pipeline_parallel_size` GPUs.
 
@@ -89,6 +94,7 @@ def kv_capacity(
     the engine's memory rule. check_max_model_len : refuse a pool that can't hold one request of
     `options.max_model_len`, as vLLM does at start-up; pass False when that length was not asked for. release : name or alias
     of the engine preset, which says what it does with layers of several kinds; None: the preset of the options.
+    measured : what a log states of the memory.
     Raises ScenarioError when the weights don't fit, the pool is too small, or a needed model or GPU is missing.
     """
     per_token, formula = _bytes_per_token(model, options)
@@ -105,7 +111,7 @@ def kv_capacity(
     elif gpu is None:
         raise ScenarioError("gpu: missing; the KV pool needs a GPU, num_gpu_blocks_override or kv_cache_memory_bytes")
     else:
-        items = account(model, gpu, tp, options)
+        items = account(model, gpu, tp, options, measured)
         pool = sum(item.bytes for item in items)
         check_fit(model, gpu, tp, options, items, pool)
         items += (Item("KV pool", pool, f"what is left on each GPU; {pool:,} // {per_block:,} bytes a block"),)
@@ -152,19 +158,44 @@ def bytes_per_block_per_gpu(model: Model | None, tp: int, options: EngineOptions
     return per_token // options.pipeline_parallel_size * options.block_size
 
 
-def account(model: Model, gpu: Gpu, tp: int, options: EngineOptions) -> tuple[Item, ...]:
+def account(
+    model: Model, gpu: Gpu, tp: int, options: EngineOptions, measured: MeasuredMemory = NOTHING_MEASURED
+) -> tuple[Item, ...]:
     """What one GPU has for everything, and what is taken from it before the KV pool."""
     rule, share, usable = memory_rule(options.preset), options.gpu_memory_utilization, gpu.usable_memory_bytes
     whole = rule.rule == "trtllm"
     text = f"{_gib(usable)} usable on {gpu.name}" + ("" if whole else f" x {share:g} gpu_memory_utilization")
-    items = [Item("memory", usable if whole else int(usable * share), text), _weights(model, tp, options)]
-    if model.vision_bytes:
-        items.append(Item("vision", -model.vision_bytes, "vision tower and its part of the start-up profile"))
-    items += _reserve(model, tp, options)
+    items = [Item("memory", usable if whole else int(usable * share), text)]
+    if measured.weights is not None:
+        items.append(Item("weights", -measured.weights, "engine.memory.weights"))
+    else:
+        items.append(_weights(model, tp, options))
+        if model.vision_bytes:
+            items.append(Item("vision", -model.vision_bytes, "vision tower and its part of the start-up profile"))
+    items += _stated(measured) if measured.replaces_reserve else _reserve(model, tp, options)
+    items += _graphs(model, options, measured)
     if whole:
         left = sum(item.bytes for item in items)
         items.append(Item("left free", -int(max(0, left) * (1 - share)), f"1 - {share:g} of what weights leave"))
     return tuple(items)
+
+
+def _stated(measured: MeasuredMemory) -> list[Item]:
+    """What the log of a server says that it keeps for running."""
+    told = (("activations", "activation", measured.activation), ("context and communication", "other", measured.other))
+    return [Item(name, -count, f"engine.memory.{key}") for name, key, count in told if count is not None]
+
+
+def _graphs(model: Model, options: EngineOptions, measured: MeasuredMemory) -> list[Item]:
+    """CUDA graphs, where they count against the pool."""
+    if measured.graphs is not None:
+        return [Item("CUDA graphs", -measured.graphs, "engine.memory.graphs")]
+    rule, graphs = memory_rule(options.preset), len(options.cudagraph_capture_sizes)
+    if not (rule.graph_bytes_per_layer and graphs):
+        return []
+    stage = model.layers // options.pipeline_parallel_size
+    text = f"{graphs} sizes x {stage} layers x {rule.graph_bytes_per_layer:,} bytes"
+    return [Item("CUDA graphs", -graphs * stage * rule.graph_bytes_per_layer, text)]
 
 
 def _weights(model: Model, tp: int, options: EngineOptions) -> Item:
@@ -196,11 +227,6 @@ def _reserve(model: Model, tp: int, options: EngineOptions) -> list[Item]:
         count = tower.profile_bytes(options.max_num_batched_tokens)
         text = f"encodes images of {max(options.max_num_batched_tokens, tower.item_tokens):,} tokens at start-up"
         items.append(Item(f"{tower.name} at start-up", -count, text))
-    graphs = len(options.cudagraph_capture_sizes)
-    if rule.graph_bytes_per_layer and graphs:
-        stage = model.layers // options.pipeline_parallel_size
-        text = f"{graphs} sizes x {stage} layers x {rule.graph_bytes_per_layer:,} bytes"
-        items.append(Item("CUDA graphs", -graphs * stage * rule.graph_bytes_per_layer, text))
     return items
 
 
@@ -238,9 +264,32 @@ def check_fit(
     raise NoRoom(
         f"tensor_parallel_size: {model.name} does not fit on {spread} (got {tp}): {taken} "
         f"= {_gib(budget.bytes - pool)} on each GPU, and {budget.formula} = {_gib(budget.bytes)}; "
-        f"take more GPUs a replica, a larger GPU or a smaller model",
+        f"take more GPUs a replica{_smallest(model, gpu, options)}, a larger GPU or a smaller model",
         reason="weights_do_not_fit",
     )
+
+
+def smallest_layout(model: Model, gpu: Gpu, options: EngineOptions, most: int = MOST_GPUS) -> tuple[int, int] | None:
+    """(tensor, pipeline) parallel sizes of the fewest GPUs whose memory leaves something for KV; None up to `most`.
+
+    Tensor parallelism goes first, in powers of two up to one node; options but for the stages are kept.
+    """
+    sizes = [2**power for power in range(most.bit_length())]
+    layouts = sorted(((tp, pp) for tp in sizes for pp in sizes if tp * pp <= most), key=lambda size: (size[0] * size[1], size[1]))
+    for tp, pp in layouts:
+        staged = replace(options, pipeline_parallel_size=pp)
+        faults = model.parallel_faults(tp, pp, options.enable_expert_parallel and model.experts > 0)
+        if not faults and sum(item.bytes for item in account(model, gpu, tp, staged)) > 0:
+            return tp, pp
+    return None
+
+
+def _smallest(model: Model, gpu: Gpu, options: EngineOptions) -> str:
+    found = smallest_layout(model, gpu, options)
+    if found is None:
+        return f" (no layout of up to {MOST_GPUS} fits)"
+    stages = f" with pipeline_parallel_size {found[1]}" if found[1] > 1 else ""
+    return f" (the smallest that fits: tensor_parallel_size {found[0]}{stages})"
 
 
 def _check_pool(capacity: KvCapacity, options: EngineOptions, check_max_model_len: bool) -> None:

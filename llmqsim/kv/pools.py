@@ -81,15 +81,26 @@ class HybridPool:
 
 
 def hybrid_pool(
-    model: Model | None, tp: int, options: EngineOptions, release: str, pool_bytes: int | None, blocks: int
+    model: Model | None,
+    tp: int,
+    options: EngineOptions,
+    release: str,
+    pool_bytes: int | None,
+    blocks: int,
+    *,
+    drafted: int = 0,
+    draft_layers: int = 0,
+    state_mode: str = "",
 ) -> HybridPool | None:
     """The pool as the engine lays it out; None where all layers keep every token alike.
 
-    pool_bytes : of one GPU; None where the server logged how many blocks (pages) there are.
+    pool_bytes : of one GPU; None where the server logged how many blocks (pages) there are. drafted : speculative tokens
+    of a step; draft_layers : full layers that draft them; state_mode : "" for the release's own.
     """
     if model is None:
         return None
-    its = kinds(model, tp, model.kv_dtype_bytes(options.kv_cache_dtype), stages=options.pipeline_parallel_size)
+    width, stages = model.kv_dtype_bytes(options.kv_cache_dtype), options.pipeline_parallel_size
+    its = kinds(model, tp, width, stages=stages, drafted=drafted, draft_layers=draft_layers)
     if not any(one.kind in (WINDOW, CHUNKED, STATE) for one in its):
         return None
     rule = manager(
@@ -97,7 +108,8 @@ def hybrid_pool(
         batches=options.in_flight if options.pipeline_parallel_size == 1 else options.pipeline_parallel_size,
         prefix_caching=options.enable_prefix_caching,
         offloading=options.kv_offloading_bytes > 0,
+        state_mode=state_mode,
     )
-    made = model_layout(its, rule, options.block_size)
+    made = model_layout(its, rule, options.block_size, drafted)
     pages = blocks if pool_bytes is None else made.pages(pool_bytes)
     return HybridPool(made, rule, its, pages, options.max_num_batched_tokens * rule.in_flight_batches)

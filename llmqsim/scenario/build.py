@@ -22,6 +22,7 @@ from llmqsim.hardware.gpu import Gpu, gpu, linked, own_gpu
 from llmqsim.hardware.hf_config import model_from_config
 from llmqsim.hardware.model import Model, model
 from llmqsim.kv.capacity import KvCapacity, kv_capacity
+from llmqsim.kv.measured import MeasuredMemory
 from llmqsim.options import EngineOptions, HostCost
 from llmqsim.requests import RequestTable
 from llmqsim.scenario import fitting
@@ -81,8 +82,10 @@ class Servers:
         return min(known) if known else None
 
 
-def build_servers(scenario: Scenario) -> Servers:
-    """Resolve presets, memory and step costs. Raises ScenarioError naming file, line and key."""
+def resolve(
+    scenario: Scenario,
+) -> tuple[Model | None, Gpu | None, int, EngineOptions, HostCost, dict[str, str]]:
+    """(model, GPU, tensor-parallel GPUs, options, host time, origins of the options), before memory is looked at."""
     spec = scenario.spec
     card = located(scenario, lambda: _gpu(scenario)) if spec.gpu is not None else None
     network = located(scenario, lambda: _model(scenario)) if spec.model is not None else None
@@ -96,6 +99,18 @@ def build_servers(scenario: Scenario) -> Servers:
             spec.engine.preset, card, network, tp, _overrides(scenario), ideal=ideal, check_version=chosen
         ),
     )
+    return network, card, tp, options, host, origins
+
+
+def measured_memory(scenario: Scenario) -> MeasuredMemory:
+    """What the scenario states of memory on each GPU."""
+    return MeasuredMemory(**scenario.spec.engine.memory.model_dump())
+
+
+def build_servers(scenario: Scenario) -> Servers:
+    """Resolve presets, memory and step costs. Raises ScenarioError naming file, line and key."""
+    spec = scenario.spec
+    network, card, tp, options, host, origins = resolve(scenario)
     batching = _policy(scenario, "engine.batching", "batching", batching_of(scenario))
     check_options(scenario, options, network, batching.has_token_budget)
     if not batching.has_token_budget:
@@ -229,8 +244,11 @@ def _memory(
     if not stated and (network is None or card is None):
         return options, None
     asked = isinstance(scenario.spec.engine.max_model_len, int)
+    stated_memory = measured_memory(scenario)
     release = scenario.spec.engine.preset
-    capacity = kv_capacity(network, card, tp, options, check_max_model_len=asked, release=release)
+    capacity = kv_capacity(
+        network, card, tp, options, check_max_model_len=asked, release=release, measured=stated_memory
+    )
     longest = options.max_model_len or (network.max_position_embeddings if network is not None else None)
     if longest is not None and not asked:
         most = capacity.usable_tokens

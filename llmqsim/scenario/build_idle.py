@@ -231,7 +231,7 @@ RULES: tuple[tuple[tuple[str, ...], Why], ...] = (
     (("engine.quantization",), _graphs),
     (("engine.host.per_step_tp",), _per_step_tp),
     (("engine.host.per_mixed_layer",), _mixed_layer),
-    (("engine.gpu_memory_utilization",), _share),
+    (("engine.gpu_memory_utilization", "engine.memory"), _share),
     (("engine.watermark", "engine.scheduler_reserve_full_isl", "engine.enable_prefix_caching"), _unlimited),
     (("engine.preemption",), _preemption),
     (("engine.max_num_batched_tokens", "engine.long_prefill_token_threshold"), _budget),

@@ -124,6 +124,17 @@ class Host(Spec):
     request_after: HostTime | None = Field(None, description="Between the engine and the client, per token, seconds.")
 
 
+class Memory(Spec):
+    """Memory on each GPU as a server's log states it, in place of what is worked out (`llmqsim explain --log FILE`)."""
+
+    weights: Bytes | None = Field(None, description="Weights, towers included ('Model loading took').")
+    activation: Bytes | None = Field(
+        None, description="Activations of the start-up run; with `other` in place of all that an engine keeps for running."
+    )
+    other: Bytes | None = Field(None, description="Context and communication ('non-torch memory').")
+    graphs: Bytes | None = Field(None, description="What CUDA graphs take of the pool.")
+
+
 SPELLINGS = {"swap_space": "swap_space_bytes", "kv_offloading_size": "kv_offloading_bytes"}
 """vLLM's names of options whose fields carry their unit"""
 
@@ -209,11 +220,12 @@ class Engine(Spec):
         description="Who gives way when KV blocks run out, and how; with ordering: priority, recompute_least_urgent.",
     )
     host: Host = Field(Host(), description="Overrides of the preset's host times.")
+    memory: Memory = Field(Memory(), description="Measured memory in place of what is worked out.")
 
     def overrides(self) -> dict[str, Any]:
         """What the user set, by the field names of EngineOptions; `host`, `preset` and the policies are not in it."""
         apart = {"preset", "host", "batching", "ordering", "preemption", "async_scheduling", "enforce_eager"}
-        apart |= {"host_link", "quantization", *SPELLINGS}
+        apart |= {"host_link", "quantization", "memory", *SPELLINGS}
         given = {k: v for k in type(self).model_fields if k not in apart and (v := getattr(self, k)) is not None}
         said = {"host_link_bytes_per_s": self.host_link.bandwidth, "swap_block_s": self.host_link.per_block}
         said |= {field: getattr(self, key) for key, field in SPELLINGS.items()}
