@@ -1,25 +1,44 @@
 """The compiled engine: the reference engine's results, byte for byte, for the built-in policies that it knows.
 
-`Replicas` packs a deployment into the arena (layout.py), runs the kernels, and unpacks what they wrote. Read
-`kernels.py` first (from event to event), then `step/` (form and commit a step, row by row) and `group/` (the same, with
-all who decode as one).
+`Replicas` packs a deployment into the arena (world/), runs the kernels, and unpacks what they wrote. Read `replica.py`
+first (from event to event), then `step/` (form and commit a step, row by row) and `group/` (the same, with all who decode
+as one).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from llmqsim import jit
 from llmqsim.clients import Loop
-from llmqsim.engine.compiled import batchers, orders, read, victims
-from llmqsim.engine.compiled import layout as at
+from llmqsim.engine.compiled import batchers, entries, orders, read, victims
 from llmqsim.engine.compiled.clients import Crowd
 from llmqsim.engine.compiled.prefix import Keys, number_keys
 from llmqsim.engine.compiled.routers.forms import Router
-from llmqsim.engine.compiled.routers.layout import F_CHOICE, F_SEEN_NS
+from llmqsim.engine.compiled.world.blocks import HOST_ENDS, UNHASHED, Node
+from llmqsim.engine.compiled.world.books import GapSum
+from llmqsim.engine.compiled.world.clients import Turn
+from llmqsim.engine.compiled.world.limits import (
+    ASK,
+    CACHED_TWICE,
+    DONE,
+    LAST_TIME,
+    LONGEST_STEP,
+    MORE_SLOTS,
+    NEVER,
+    NO_LIMIT,
+    STUCK,
+    TOO_LONG,
+)
+from llmqsim.engine.compiled.world.queue import MARKS, NOBODY_IN_LINE, NOT_DELIVERED, NOT_LATE, Entry
+from llmqsim.engine.compiled.world.replica import GAPS, Replica
+from llmqsim.engine.compiled.world.request import Request
+from llmqsim.engine.compiled.world.router import Report, Since
+from llmqsim.engine.compiled.world.router import Router as RouterRecord
+from llmqsim.engine.compiled.world.run import LOG_COLUMNS, Run, Target
+from llmqsim.engine.compiled.world.step import Drafted, Step
 from llmqsim.engine.deployment import Deployment
 from llmqsim.errors import InvariantError
 from llmqsim.kv import prefix as prefix_pool
@@ -29,7 +48,7 @@ from llmqsim.records import GAP_BINS, GapHistogram, ReplicaUsage
 from llmqsim.requests import RequestTable
 from llmqsim.units import to_ns
 
-END_OF_TIME = at.NEVER - 1
+END_OF_TIME = NEVER - 1
 LOG_ROWS = 1 << 16
 MOST_BYTES = 2 << 30
 """of state beside the request table"""
@@ -80,10 +99,14 @@ class Replicas:
         self._keys = number_keys(table.prefixes) if caching and table.prefixes is not None else None
         self._usable = KvPool(servers.kv_blocks, servers.options.block_size).usable_blocks
         self.arena = np.zeros(self._layout(servers, keep_steps, loop.clients if loop else 0), dtype=np.int64)
+        self.run = Run(self.arena, 0)
+        self._replicas = [Replica(self.arena, self._first + index * self._stride) for index in range(self._count)]
         self._set_globals(servers, keep_steps, caching)
         router.fill(self.arena, self._place, floats=len(servers.cost.costs) + 1)
-        for index in range(self._count):
-            self._set_replica(index)
+        self._router_record = RouterRecord(self.arena, self._place["router"])
+        self._kernel = entries.kernel_of(looped=loop is not None, crowded=crowd is not None)
+        for index, replica in enumerate(self._replicas):
+            self._set_replica(index, replica)
         if self._keys is not None:
             self._set_keys(self._keys)
         if self._fixed is not None:
@@ -94,21 +117,21 @@ class Replicas:
         numbers = self._keys.numbers if self._keys else 0
         classes, slots, block_size = len(self._table.classes), self._slots, servers.options.block_size
         sizes = {
-            "globals": at.GLOBALS,
+            "run": Run.words,
             "next": self._count,
             "outstanding": self._count,
             "gaps": classes * GAP_BINS,
-            "sums": classes * 3,
-            "log": LOG_ROWS * at.LOG_COLUMNS if keep_steps else 0,
-            "turns": 2 * clients,
+            "sums": classes * GapSum.words,
+            "log": LOG_ROWS * LOG_COLUMNS if keep_steps else 0,
+            "turns": clients * Turn.words,
             "due": clients,
             "answers": len(self._table) if self._router.listens else slots,
-            "draft": 3 * slots * at.DRAFT,  # a row may be taken back and given again
+            "draft": 3 * slots * Drafted.words,  # a row may be taken back and given again
             "scratch": 6 * slots,
-            "marks": len(self._table) * at.MARKS if orders.needs_rows(self._batcher.order) else 0,
-            "targets": classes * at.TARGETS,
+            "marks": len(self._table) * MARKS if orders.needs_rows(self._batcher.order) else 0,
+            "targets": classes * Target.words,
             "times": victims.longest(self._table) + 2 if self._asks_times(servers) else 0,
-            "queue": len(self._table) * at.ENTRY * orders.entries(self._batcher.order) if self._fixed else 0,
+            "queue": len(self._table) * Entry.words * orders.entries(self._batcher.order) if self._fixed else 0,
             **(self._crowd.sizes() if self._crowd else {}),
             **self._router.sizes(),
             "prefix": len(self._keys.kept) if self._keys else 0,
@@ -118,18 +141,19 @@ class Replicas:
         for name, words in sizes.items():
             self._place[name] = end
             end += words
-        self._parts, stride = {}, at.REPLICA + self._ring * (at.STEP + slots)
+        self._parts, stride = {}, Replica.words
         parts = {
-            "ORDER": 3 * slots,  # who has left keeps a place until the ranks are closed
-            **dict.fromkeys(("STACK", "SWAPS", "FREE", "HEAP", "ENDING", "KEPT", "PREFILL"), slots),
-            "GAPS": 2 * at.GAPS,
-            "NODES": self._nodes(slots) * at.NODE,
-            "KEYS": numbers,
-            "HOST_KEYS": numbers if self._host_blocks else 0,
-            "RESIDUES": block_size,
-            "CLASSES": classes,
+            "ring": self._ring * (Step.words + slots),
+            "order": 3 * slots,  # who has left keeps a place until the ranks are closed
+            **dict.fromkeys(("stack", "swaps", "free", "ends", "ending", "kept", "prefill"), slots),
+            "gaps": 2 * GAPS,
+            "nodes": self._nodes(slots) * Node.words,
+            "keys": numbers,
+            "host_keys": numbers if self._host_blocks else 0,
+            "residues": block_size,
+            "classes": classes,
             **dict.fromkeys(orders.OF_TENANTS, self._tenants),
-            "SLOTS": slots * at.SLOT,
+            "slots": slots * Request.words,
         }
         for name, words in parts.items():
             self._parts[name] = stride
@@ -153,58 +177,57 @@ class Replicas:
 
     def _set_globals(self, servers: Deployment, keep_steps: bool, caching: bool) -> None:
         options, place, link = servers.options, self._place, servers.link
-        values = {
-            at.G_REPLICAS: self._count,
-            at.G_ROWS: len(self._table),
-            at.G_BEFORE_NS: to_ns(servers.host.request_before_s),
-            at.G_AFTER_NS: to_ns(servers.host.request_after_s),
-            at.G_MAX_NUM_SEQS: options.max_num_seqs,
-            at.G_BUDGET: options.max_num_batched_tokens if servers.batching.has_token_budget else at.NO_LIMIT,
-            at.G_KEEPS_SLOTS: servers.batching.keeps_slots,
-            at.G_FRONT: servers.ordering.preempted_go_first,
-            at.G_DRAFT: place["draft"],
-            at.G_SCRATCH: place["scratch"],
-            at.G_BLOCK_SIZE: options.block_size,
-            at.G_CHUNKED: options.enable_chunked_prefill,
-            at.G_WHOLE_PROMPT: options.scheduler_reserve_full_isl,
-            at.G_THRESHOLD: options.long_prefill_token_threshold,
-            at.G_WATERMARK: servers.watermark_blocks,
-            at.G_IN_FLIGHT: options.in_flight if servers.cost.pipeline_stages == 1 else 1,
-            at.G_STAGES: servers.cost.pipeline_stages,
-            at.G_RING: self._ring,
-            at.G_CACHING: caching,
-            at.G_UNHASHED_FIRST: options.unhashed_blocks_first,
-            at.G_HOST_BLOCKS: self._host_blocks,
-            at.G_LOOKS_AGAIN: not isinstance(self._batcher.order, orders.Fixed),
-            at.G_TENANTS: self._tenants,
-            at.G_MARKS: place["marks"],
-            at.G_TARGETS: place["targets"],
-            at.G_PREFILL_NS: place["times"],
-            **victims.words(servers),
-            at.G_BLOCK_BYTES: link.block_bytes,
-            at.G_COPY_NS: link.per_block_ns,
-            at.G_LINK: len(servers.cost.costs),
-            at.G_CACHED_PERCENT: servers.cost.cached_read_percent,
-            at.G_NEAR_ADMISSIONS: prefix_pool.NEAR_ADMISSIONS,
-            at.G_COLD_NS: to_ns(servers.host.cold_step_s),
-            at.G_LONGEST: options.max_model_len or at.NO_LIMIT,
-            at.G_CLASSES: len(self._table.classes),
-            at.G_SLOTS: self._slots,
-            at.G_NEXT_NS: place["next"],
-            at.G_OUTSTANDING: place["outstanding"],
-            at.G_IN_TURN: self._router.form.in_turn,
-            at.G_ROUTER: place["router"],
-            at.G_ANSWERS: place["answers"] if self._router.listens else 0,
-            at.G_GAPS: place["gaps"],
-            at.G_GAP_SUMS: place["sums"],
-            at.G_LOG: place["log"],
-            at.G_LOG_ROWS: LOG_ROWS if keep_steps else 0,
-            at.G_FIRST_REPLICA: self._first,
-            at.G_STRIDE: self._stride,
-        }
-        for word, value in values.items():
-            self.arena[word] = value
-        self._region("targets")[:] = victims.targets(self._table).ravel()
+        self.run.set(
+            replicas=self._count,
+            rows=len(self._table),
+            before_ns=to_ns(servers.host.request_before_s),
+            after_ns=to_ns(servers.host.request_after_s),
+            max_num_seqs=options.max_num_seqs,
+            budget=options.max_num_batched_tokens if servers.batching.has_token_budget else NO_LIMIT,
+            keeps_slots=servers.batching.keeps_slots,
+            preempted_go_first=servers.ordering.preempted_go_first,
+            draft=place["draft"],
+            scratch=place["scratch"],
+            block_size=options.block_size,
+            chunked=options.enable_chunked_prefill,
+            whole_prompt=options.scheduler_reserve_full_isl,
+            threshold=options.long_prefill_token_threshold,
+            watermark=servers.watermark_blocks,
+            in_flight=options.in_flight if servers.cost.pipeline_stages == 1 else 1,
+            stages=servers.cost.pipeline_stages,
+            ring=self._ring,
+            caching=caching,
+            unhashed_first=options.unhashed_blocks_first,
+            host_blocks=self._host_blocks,
+            looks_again=not isinstance(self._batcher.order, orders.Fixed),
+            tenants=self._tenants,
+            marks=place["marks"],
+            targets=place["targets"],
+            prefill_ns=place["times"],
+            **victims.fields(servers),
+            block_bytes=link.block_bytes,
+            copy_ns=link.per_block_ns,
+            link=len(servers.cost.costs),
+            cached_percent=servers.cost.cached_read_percent,
+            near_admissions=prefix_pool.NEAR_ADMISSIONS,
+            cold_ns=to_ns(servers.host.cold_step_s),
+            longest=options.max_model_len or NO_LIMIT,
+            classes=len(self._table.classes),
+            slots=self._slots,
+            next_ns=place["next"],
+            outstanding=place["outstanding"],
+            in_turn=self._router.form.in_turn,
+            router=place["router"],
+            answers=place["answers"] if self._router.listens else 0,
+            gaps=place["gaps"],
+            gap_sums=place["sums"],
+            log=place["log"],
+            log_rows=LOG_ROWS if keep_steps else 0,
+            first_replica=self._first,
+            stride=self._stride,
+            step_words=Step.words + self._slots,
+        )
+        self._region("targets")[:] = victims.targets(self._table)
         if self._words["times"]:
             self._set_times(servers)
 
@@ -217,79 +240,76 @@ class Replicas:
 
     def _set_times(self, servers: Deployment) -> None:
         """What policies ask that reckon with time: prompts of any length alone, the host's link; corrected predictions."""
-        from llmqsim.engine.compiled.books.kernels import set_float
         from llmqsim.engine.costs.kernels import FINE, LONGEST_NS, fill_prefill_ns
 
         cost, budget = servers.cost, servers.options.max_num_batched_tokens
-        set_float(self.arena, at.G_RE_ESTIMATE, float(self._table.re_estimate))
-        set_float(self.arena, at.G_LINK_RATE, float(servers.link.bytes_per_s))
+        self.run.re_estimate, self.run.link_rate = self._table.re_estimate, servers.link.bytes_per_s
         if not fill_prefill_ns(cost.costs, cost.params, cost.cached_read_percent, budget, self._region("times")):
             raise NotCompiled(f"a prompt alone takes more than {LONGEST_NS:,} ns")
         longest, order = self._words["times"], self._batcher.order
-        steps = [self.arena[[at.G_DECODE_NS, at.G_DECODE_TOKEN]].tolist()]
+        steps = [(self.run.decode_ns, self.run.decode_token)]
         if isinstance(order, orders.GoodputFirst):
             steps.append((order.decode_ns, order.decode_token))
         for base_ns, per_token in steps:
             if max(per_token * longest, longest * (base_ns + per_token * longest // FINE)) > LONGEST_NS:
                 raise NotCompiled(f"an answer alone takes more than {LONGEST_NS:,} ns")
 
-    def _set_replica(self, index: int) -> None:
+    def _set_replica(self, index: int, replica: Replica) -> None:
         base, slots, usable = self._base(index), self._slots, self._usable
-        values = {
-            at.R_INDEX: index,
-            at.R_FORM_NS: at.NEVER,
-            at.R_DELIVER_NS: at.NEVER,
-            at.R_DELIVER_ROW: -1,
-            at.R_LAST_COMMIT_NS: -2,  # before any time, and not that of a slot without a token (-1)
-            at.R_USABLE_BLOCKS: usable,
-            at.R_FREE_BLOCKS: usable,
-            at.R_FREE_SLOTS: slots,
-            at.R_HOST_FREE: self._swap_blocks,
-            at.R_COLD: self._cold_steps,
-            at.R_TOP: at.NOBODY_IN_LINE,
-            **dict.fromkeys((at.R_REJOINED, at.R_LATE, at.R_TIMERS, at.R_STARVED), at.NOBODY_IN_LINE),
-            at.R_LAST_SENT: -1,
-            at.R_OLDEST_ROW: -1,
-            at.R_RETRY_NS: at.NEVER,
-            at.R_FULL_SINCE: -1,
-            **{getattr(at, f"R_{name}"): base + offset for name, offset in self._parts.items()},
-        }
-        for word, value in values.items():
-            self.arena[base + word] = value
-        for name in ("FIRST_OF", "REST_OF"):
-            self.arena[base + self._parts[name] :][: self._tenants] = at.NOBODY_IN_LINE
-        nodes = self.arena[base + self._parts["NODES"] :]
-        host = nodes[at.HOST_ENDS * at.NODE :]
-        host[[at.N_NEXT, at.N_PREV]] = first = at.HOST_ENDS
+        parts = {name: base + offset for name, offset in self._parts.items()}
+        replica.set(
+            index=index,
+            form_ns=NEVER,
+            deliver_ns=NEVER,
+            deliver_row=-1,
+            last_commit_ns=-2,  # before any time, and not that of a slot without a token (-1)
+            usable_blocks=usable,
+            free_blocks=usable,
+            free_slots=slots,
+            host_free=self._swap_blocks,
+            cold_steps=self._cold_steps,
+            rejoined=NOBODY_IN_LINE,
+            late=NOBODY_IN_LINE,
+            last_sent=-1,
+            oldest_row=-1,
+            retry_ns=NEVER,
+            full_since=-1,
+            **parts,
+        )
+        for first in range(parts["ring"], parts["order"], self.run.step_words):
+            Step(self.arena, first).samples = first + Step.words
+        replica.top.first = replica.timers.first = replica.starved.first = NOBODY_IN_LINE
+        for first in (replica.first_of, replica.rest_of):
+            self.arena[first:][: self._tenants] = NOBODY_IN_LINE
+        ends, host, first = (Node(self.arena, replica.nodes + node * Node.words) for node in range(3))
+        host.next = host.previous = replica.nodes_used = HOST_ENDS
         if usable:  # one run of blocks that hold nothing
-            first = at.HOST_ENDS + 1
-            nodes[[at.N_NEXT, at.N_PREV]] = first
-            nodes[first * at.NODE + at.N_KEY], nodes[first * at.NODE + at.N_COUNT] = at.UNHASHED, usable
-        self.arena[base + at.R_NODES_USED] = first
-        self.arena[base + self._parts["FREE"] :][:slots] = np.arange(slots)[::-1]
-        self.arena[self._place["next"] + index] = at.NEVER
+            ends.next = ends.previous = replica.nodes_used = HOST_ENDS + 1
+            first.key, first.count = UNHASHED, usable
+        self.arena[replica.free :][:slots] = np.arange(slots)[::-1]
+        self.arena[self._place["next"] + index] = NEVER
 
     def _set_queue(self, fixed: FixedKeys) -> None:
         """Entries of all rows, in no queue yet."""
-        self.arena[[at.G_SORTED, at.G_QUEUE, at.G_SLOPE]] = 1, self._place["queue"], fixed.slope
+        self.run.set(sorted=1, queue=self._place["queue"], slope=fixed.slope)
         entries = self._entries()
-        entries[:, [at.Q_NEXT, at.Q_SLOT, at.Q_CHILD, at.Q_SIBLING]] = -1
-        entries[:, at.Q_LATER] = at.NOT_LATE
-        entries[:, at.Q_LEVEL], entries[:, at.Q_BASE] = fixed.level, fixed.base_ns
+        for name in ("next_row", "slot", "child", "sibling"):
+            entries[name][:] = -1
+        entries["later"][:] = NOT_LATE
+        entries["level"][:], entries["base"][:] = fixed.level, fixed.base_ns
 
-    def _entries(self) -> np.ndarray:
-        return self.arena[self._place["queue"] :][: len(self._table) * at.ENTRY].reshape(-1, at.ENTRY)
+    def _entries(self) -> dict[str, np.ndarray]:
+        return Entry.columns(self._region("queue")[: len(self._table) * Entry.words])
 
     def _set_keys(self, keys: Keys) -> None:
-        from llmqsim.engine.compiled.prefix import kernels
+        from llmqsim.engine.compiled.prefix import copies, numbering
 
         place = self._place["prefix"]
         self.arena[place:][: len(keys.kept)] = keys.kept
-        self.arena[[at.G_PREFIX, at.G_PREFIX_IDS, at.G_WARM]] = place, self._place["prefix_ids"], keys.warm
-        kernels.pack(keys.offsets, keys.ids, self.arena)
+        self.run.set(prefix=place, prefix_ids=self._place["prefix_ids"], warm=keys.warm)
+        numbering.pack(keys.offsets, keys.ids, self.arena)
         if keys.warm:
-            for index in range(self._count):
-                kernels.warm(self.arena, self._base(index))
+            copies.warm_all(self.arena)
 
     def _base(self, index: int) -> int:
         return self._first + index * self._stride
@@ -298,150 +318,128 @@ class Replicas:
 
     def offer(self, first: int, end: int) -> None:
         """The rows first:end have their replicas (table.replica, -1: not sent): from now they can be delivered."""
-        from llmqsim.engine.compiled import kernels
+        self.run.routed = end
+        if self._fixed is not None:
+            for replica in self._replicas:
+                self._chain(replica, first, end)
+        self._call(entries.OFFER, first)
 
-        self.arena[at.G_ROUTED] = end
-        for index in range(self._count):
-            base = self._base(index)
-            if self._fixed is not None:
-                self._chain(index, first, end)
-            if self.arena[base + at.R_DELIVER_ROW] < 0:
-                row = kernels.next_row(self._table.data, self.arena, base, first - 1)
-                kernels.expect(self._table.data, self.arena, base, row)
-
-    def _chain(self, index: int, first: int, end: int) -> None:
+    def _chain(self, replica: Replica, first: int, end: int) -> None:
         """The rows first:end of a replica, in the order in which they are sent, after those before."""
-        rows = first + np.flatnonzero(self._table.replica[first:end] == index)
+        rows = first + np.flatnonzero(self._table.replica[first:end] == replica.index)
         if len(rows):
-            base, entries = self._base(index), self._entries()
-            last = self.arena[base + at.R_LAST_SENT]
-            if last >= 0:
-                entries[last, at.Q_NEXT] = rows[0]
+            next_row = self._entries()["next_row"]
+            if replica.last_sent >= 0:
+                next_row[replica.last_sent] = rows[0]
             else:
-                self.arena[base + at.R_OLDEST_ROW] = rows[0]
-            entries[rows[:-1], at.Q_NEXT] = rows[1:]
-            self.arena[base + at.R_LAST_SENT] = rows[-1]
+                replica.oldest_row = rows[0]
+            next_row[rows[:-1]] = rows[1:]
+            replica.last_sent = rows[-1]
 
     @property
     def counts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Requests in flight, int64[replicas]; reports, and what was sent since, int64[replicas, words]: as they change."""
         reports, since = self._region("router_reports"), self._region("router_since")
-        return self._region("outstanding"), reports.reshape(self._count, -1), since.reshape(self._count, -1)
+        return self._region("outstanding"), reports.reshape(-1, Report.words), since.reshape(-1, Since.words)
 
     def send(self, end: int, until_ns: int | None, ask: Callable[[int], int] | None = None) -> None:
         """Send each row up to `end` to the replica that the router chooses when it is due, up to `until_ns`.
 
         ask : where a row goes, for a policy without a compiled form.
         """
-        from llmqsim.engine.compiled import kernels
-
-        self.arena[at.G_ROWS] = end
+        self.run.rows = end
         self._ask = ask
-        self._call_all(kernels.route, END_OF_TIME if until_ns is None else until_ns)
+        self._call(entries.SEND, END_OF_TIME if until_ns is None else until_ns)
 
     def run_up_to(self, now_ns: int) -> None:
         """Bring every replica to where a router finds it that looks at `now_ns`."""
-        self._advance(now_ns, now_ns)
+        self._call(entries.ADVANCE, now_ns, now_ns)
 
     def run_loop(self, loop: Loop, turnaround_ns: int, until_ns: int | None) -> None:
         """Clients send the rows, each the next one when its answer has come."""
-        from llmqsim.engine.compiled.loop import kernels
-
-        clients, turns = np.arange(loop.clients), self._place["turns"]
+        clients = np.arange(loop.clients)
         starts_ns = clients * loop.ramp_up_ns // loop.clients
         if loop.clients * loop.ramp_up_ns >= 1 << 63:  # the product does not fit
             starts_ns = [client * loop.ramp_up_ns // loop.clients for client in range(loop.clients)]
-        self.arena[at.G_TURNS], self.arena[at.G_TURNS_SIZE] = turns, loop.clients
-        self.arena[at.G_DUE], self.arena[at.G_ANSWERS] = self._place["due"], self._place["answers"]
-        self.arena[at.G_STOP_NS] = at.NEVER if loop.stop_ns is None else loop.stop_ns
-        self.arena[at.G_TURNAROUND_NS] = turnaround_ns
-        heap = self.arena[turns:][: 2 * loop.clients].reshape(-1, 2)  # in order of time: a heap already
-        heap[:, 0], heap[:, 1] = starts_ns, clients
-        self._call_all(kernels.serve, END_OF_TIME if until_ns is None else until_ns)
+        self.run.set(
+            turns=self._place["turns"],
+            turns_size=loop.clients,
+            due=self._place["due"],
+            answers=self._place["answers"],
+            stop_ns=NEVER if loop.stop_ns is None else loop.stop_ns,
+            turnaround_ns=turnaround_ns,
+        )
+        turns = Turn.columns(self._region("turns"))  # in order of time: a heap already
+        turns["time_ns"][:], turns["client"][:] = starts_ns, clients
+        self._call(entries.SEND, END_OF_TIME if until_ns is None else until_ns)
 
     def run_crowd(self, until_ns: int | None) -> None:
         """Clients of all kinds send what they have to."""
-        from llmqsim.engine.compiled.clients import kernels
-
-        self._entries()[:, at.Q_SLOT] = at.NOT_DELIVERED
-        self.arena[at.G_ANSWERS] = self._place["answers"]
+        self._entries()["slot"][:] = NOT_DELIVERED
+        self.run.answers = self._place["answers"]
         self._crowd.fill(self.arena, self._place)
-        self._call_all(kernels.serve_all, END_OF_TIME if until_ns is None else until_ns)
+        self._call(entries.SEND, END_OF_TIME if until_ns is None else until_ns)
 
     def run_out(self, until_ns: int | None) -> None:
         """Run every replica until it has nothing left to do, or up to all that is before `until_ns`."""
         commits, rest = (END_OF_TIME, END_OF_TIME) if until_ns is None else (until_ns - 1, until_ns)
-        self._advance(commits, rest)
+        self._call(entries.ADVANCE, commits, rest)
 
-    def _advance(self, commit_limit: int, form_limit: int) -> None:
-        from llmqsim.engine.compiled import kernels
-
-        for index in range(self._count):
-            limits = self._base(index), commit_limit, form_limit
-            self._call(kernels.advance, self._table.data, self.arena, self._costs, self._params, *limits)
-        if self._router.listens:
-            kernels.hear_ends(self._kind, self._table.data, self.arena)
-
-    def _call_all(self, kernel, until_ns: int) -> None:
-        """Call a kernel that sends requests, too."""
-        self._call(kernel, self._kind, self._table.data, self.arena, self._costs, self._params, until_ns)
-
-    def _call(self, kernel, *arguments: Any) -> None:
-        jit.about_to_call(kernel)
+    def _call(self, what: int, *numbers: int) -> None:
+        """Call the kernel of this kind of clients: it does `what` (compiled/entries), until it is done."""
+        jit.about_to_call(self._kernel)
+        first, last = (*numbers, 0, 0)[:2]
         while True:
-            code = kernel(self._batcher, *arguments)
+            code = self._kernel(
+                self._batcher, self._kind, self._table.data, self.arena, self._costs, self._params, what, first, last
+            )
             self._drain()
-            if code == at.DONE:
+            if code == DONE:
                 return
-            if code == at.ASK:
-                self.arena[self._place["router"] + F_CHOICE] = self._ask(int(self.arena[at.G_NEXT_ROW]))
-            if code == at.CACHED_TWICE:
+            if code == ASK:
+                self._router_record.choice = self._ask(self.run.next_row)
+            if code == CACHED_TWICE:
                 raise NotCompiled("a request that was swapped has to recompute, and its blocks may be cached twice")
-            if code == at.TOO_LONG:
-                raise NotCompiled(
-                    f"a step takes more than {at.LONGEST_STEP:,} ns, or the clock passes {at.LAST_TIME:,} ns"
-                )
-            if code == at.MORE_SLOTS:
+            if code == TOO_LONG:
+                raise NotCompiled(f"a step takes more than {LONGEST_STEP:,} ns, or the clock passes {LAST_TIME:,} ns")
+            if code == MORE_SLOTS:
                 raise MoreSlots
-            if code == at.STUCK:
+            if code == STUCK:
                 raise InvariantError("compiled engine: a replica with requests can't form a step")
 
     def _drain(self) -> None:
-        rows = int(self.arena[at.G_LOGGED])
+        rows = self.run.logged
         if rows:
-            log = self.arena[self._place["log"] :][: rows * at.LOG_COLUMNS]
-            self._logs.append(log.reshape(rows, at.LOG_COLUMNS).copy())
-            self.arena[at.G_LOGGED] = 0
+            log = self.arena[self.run.log :][: rows * LOG_COLUMNS]
+            self._logs.append(log.reshape(rows, LOG_COLUMNS).copy())
+            self.run.logged = 0
 
     def close(self, now_ns: int) -> None:
         """The clock stops: settle what is still here."""
-        from llmqsim.engine.compiled import kernels
-
-        for index in range(self._count):
-            kernels.close(self._batcher, self._table.data, self.arena, self._base(index), now_ns)
+        self._call(entries.CLOSE, now_ns)
 
     # What is left behind.
 
     @property
     def last_ns(self) -> int:
         """When the last step ended, a policy wanted to be asked again, or a client looked whether there is more to send."""
-        watched = self._crowd is not None and self.arena[at.G_TIMEOUT_NS] != at.NEVER
+        watched = self._crowd is not None and self.run.timeout_ns != NEVER
         impatient = watched or self._router.period_ns > 0
-        words = (at.U_END_NS,) if impatient else (at.U_END_NS, at.R_ASKED_NS)
-        ends = [int(self.arena[self._base(index) + word]) for index in range(self._count) for word in words]
-        last = at.G_LAST_CLIENT_NS if impatient and self._crowd else at.G_LAST_TURN_NS
-        seen = 0 if self._crowd else int(self.arena[self._place["router"] + F_SEEN_NS])
-        return max(*ends, int(self.arena[last]), seen)
+        ends = max(replica.usage.end_ns for replica in self._replicas)
+        asked = 0 if impatient else max(replica.asked_ns for replica in self._replicas)
+        last = self.run.last_client_ns if impatient and self._crowd else self.run.last_turn_ns
+        seen = 0 if self._crowd else self._router_record.seen_ns
+        return max(ends, asked, last, seen)
 
     def usage(self, index: int) -> ReplicaUsage:
         """What one replica did."""
-        return read.usage(self.arena[self._base(index) :][: at.REPLICA], at)
+        return read.usage(self._replicas[index].usage)
 
     def gaps(self) -> GapHistogram:
         """Gaps between tokens, by class."""
         classes = len(self._table.classes)
         counts = self.arena[self._place["gaps"] :][: classes * GAP_BINS]
-        return read.gaps(counts, self.arena[self._place["sums"] :][: classes * 3])
+        return read.gaps(counts, self._region("sums"))
 
     def log(self) -> list[tuple]:
         """Every step, in the order in which they ended; of steps that ended together, the one waited for longest."""

@@ -1,56 +1,26 @@
-"""What a run of compiled replicas leaves in its arena, as records. layout : the module of its words, U_... for usage."""
+"""What a run of compiled replicas leaves behind, as records of the rest of the package."""
 
 from __future__ import annotations
-
-from types import ModuleType
 
 import numpy as np
 
 from llmqsim.cost.kernels import AXES
-from llmqsim.engine.compiled.layout import LIMB
+from llmqsim.engine.compiled.world.books import LIMB, Usage
 from llmqsim.records import GAP_BINS, GapHistogram, ReplicaUsage
 
-COUNTS = {
-    "steps": "U_STEPS",
-    "cut_ns": "U_CUT",
-    "tokens": "U_TOKENS",
-    "recomputed_tokens": "U_RECOMPUTED",
-    "wasted_rows": "U_WASTED",
-    "aborted_tokens": "U_ABORTED",
-    "cached_tokens": "U_CACHED",
-    "loaded_tokens": "U_LOADED",
-    "padded_tokens": "U_PADDED",
-    "preemptions": "U_PREEMPTIONS",
-    "swapped_blocks": "U_SWAPPED_BLOCKS",
-    "swap_refused": "U_SWAP_REFUSED",
-    "running_peak": "U_RUNNING_PEAK",
-    "waiting_peak": "U_WAITING_PEAK",
-    "kv_blocks_peak": "U_BLOCKS_PEAK",
-    "requests": "U_REQUESTS",
-    "end_ns": "U_END_NS",
-}
-"""field of ReplicaUsage -> its word, where a layout has it"""
-INTEGRALS = {
-    "busy_ns": "U_BUSY",
-    "running_ns": "U_RUNNING",
-    "waiting_ns": "U_WAITING",
-    "kv_block_ns": "U_BLOCKS",
-}
+INTEGRALS = ("busy_ns", "running_ns", "waiting_ns", "kv_block_ns")
+"""fields of Usage that may be larger than a word"""
 
 
-def usage(words: np.ndarray, layout: ModuleType) -> ReplicaUsage:
-    """What one replica did. words : int64[REPLICA], its scalars."""
-    values = words.tolist()
-    outside = dict(zip(AXES, values[layout.U_OUTSIDE :], strict=False))
+def usage(done: Usage) -> ReplicaUsage:
+    """What one replica did."""
+    counts = {name: getattr(done, name) for name in Usage.dtype.names or () if name not in (*INTEGRALS, "outside")}
+    outside = dict(zip(AXES, done.outside, strict=False))
     return ReplicaUsage(
-        **{name: values[getattr(layout, word)] for name, word in COUNTS.items() if hasattr(layout, word)},
-        **{name: _integral(values, getattr(layout, word)) for name, word in INTEGRALS.items()},
+        **counts,
+        **{name: getattr(done, name).value for name in INTEGRALS},
         outside={axis: count for axis, count in outside.items() if count},
     )
-
-
-def _integral(values: list[int], word: int) -> int:
-    return values[word] * LIMB + values[word + 1]
 
 
 def gaps(counts: np.ndarray, sums: np.ndarray) -> GapHistogram:

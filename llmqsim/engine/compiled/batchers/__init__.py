@@ -222,7 +222,7 @@ def form_of(servers: Deployment, table: RequestTable) -> NamedTuple:
     module, make = _FORMS[type(servers.batching)]
     form = make(servers.batching, order, servers, table)
     module = {RankedContinuous: "ranked_group", RankedByRows: "ranked"}.get(type(form), module)
-    import_module(f"llmqsim.engine.compiled.batchers.{module}.kernels")
+    import_module(f"llmqsim.engine.compiled.batchers.{module}")
     return form
 
 
@@ -236,73 +236,73 @@ def made_of(batcher: type, kernels: Kernels) -> None:
     _KERNELS[batcher] = kernels
 
 
-def draft_with(batcher, table, arena, costs, params, base, step, now):
+def draft_with(batcher, table, run, arena, costs, params, replica, step, now):
     """Fill a step: the `form` of a batching policy."""
-    _KERNELS[type(batcher)].draft(batcher, table, arena, costs, params, base, step, now)
+    _KERNELS[type(batcher)].draft(batcher, table, run, arena, costs, params, replica, step, now)
 
 
-def choose_victim(batcher, table, arena, base, now):
+def choose_victim(batcher, table, run, arena, replica, now):
     """Who gives way when memory is short: a slot."""
-    return _KERNELS[type(batcher)].victim(batcher, table, arena, base, now)
+    return _KERNELS[type(batcher)].victim(batcher, table, run, arena, replica, now)
 
 
-def form_step(batcher, table, arena, costs, params, base, now):
+def form_step(batcher, table, run, arena, costs, params, replica, now):
     """Form one step; False when nobody can have a token."""
-    return _KERNELS[type(batcher)].form(batcher, table, arena, costs, params, base, now)
+    return _KERNELS[type(batcher)].form(batcher, table, run, arena, costs, params, replica, now)
 
 
-def commit_step(batcher, table, arena, params, base):
+def commit_step(batcher, table, run, arena, params, replica):
     """The oldest step ends."""
-    _KERNELS[type(batcher)].commit(batcher, table, arena, params, base)
+    _KERNELS[type(batcher)].commit(batcher, table, run, arena, params, replica)
 
 
-def stride_on(batcher, table, arena, costs, params, base, commit_limit, form_limit):
+def stride_on(batcher, table, run, arena, costs, params, replica, commit_limit, form_limit):
     """Form and commit as many steps as can be made in one loop; returns how many."""
-    return _KERNELS[type(batcher)].stride(batcher, table, arena, costs, params, base, commit_limit, form_limit)
+    return _KERNELS[type(batcher)].stride(batcher, table, run, arena, costs, params, replica, commit_limit, form_limit)
 
 
-def close_steps(batcher, arena, base):
+def close_steps(batcher, run, arena, replica):
     """Bring slots and steps in flight up to date, request by request."""
-    _KERNELS[type(batcher)].close(arena, base)
+    _KERNELS[type(batcher)].close(run, arena, replica)
 
 
 @overload(draft_with, inline="always")
-def _draft_with(batcher, table, arena, costs, params, base, step, now):
+def _draft_with(batcher, table, run, arena, costs, params, replica, step, now):
     kernel = _KERNELS[batcher.instance_class].draft
-    return lambda batcher, table, arena, costs, params, base, step, now: kernel(
-        batcher, table, arena, costs, params, base, step, now
+    return lambda batcher, table, run, arena, costs, params, replica, step, now: kernel(
+        batcher, table, run, arena, costs, params, replica, step, now
     )
 
 
 @overload(choose_victim, inline="always")
-def _choose_victim(batcher, table, arena, base, now):
+def _choose_victim(batcher, table, run, arena, replica, now):
     kernel = _KERNELS[batcher.instance_class].victim
-    return lambda batcher, table, arena, base, now: kernel(batcher, table, arena, base, now)
+    return lambda batcher, table, run, arena, replica, now: kernel(batcher, table, run, arena, replica, now)
 
 
 @overload(form_step, inline="always")
-def _form_step(batcher, table, arena, costs, params, base, now):
+def _form_step(batcher, table, run, arena, costs, params, replica, now):
     kernel = _KERNELS[batcher.instance_class].form
-    return lambda batcher, table, arena, costs, params, base, now: kernel(
-        batcher, table, arena, costs, params, base, now
+    return lambda batcher, table, run, arena, costs, params, replica, now: kernel(
+        batcher, table, run, arena, costs, params, replica, now
     )
 
 
 @overload(commit_step, inline="always")
-def _commit_step(batcher, table, arena, params, base):
+def _commit_step(batcher, table, run, arena, params, replica):
     kernel = _KERNELS[batcher.instance_class].commit
-    return lambda batcher, table, arena, params, base: kernel(batcher, table, arena, params, base)
+    return lambda batcher, table, run, arena, params, replica: kernel(batcher, table, run, arena, params, replica)
 
 
 @overload(stride_on, inline="always")
-def _stride_on(batcher, table, arena, costs, params, base, commit_limit, form_limit):
+def _stride_on(batcher, table, run, arena, costs, params, replica, commit_limit, form_limit):
     kernel = _KERNELS[batcher.instance_class].stride
-    return lambda batcher, table, arena, costs, params, base, commit_limit, form_limit: kernel(
-        batcher, table, arena, costs, params, base, commit_limit, form_limit
+    return lambda batcher, table, run, arena, costs, params, replica, commit_limit, form_limit: kernel(
+        batcher, table, run, arena, costs, params, replica, commit_limit, form_limit
     )
 
 
 @overload(close_steps, inline="always")
-def _close_steps(batcher, arena, base):
+def _close_steps(batcher, run, arena, replica):
     kernel = _KERNELS[batcher.instance_class].close
-    return lambda batcher, arena, base: kernel(arena, base)
+    return lambda batcher, run, arena, replica: kernel(run, arena, replica)

@@ -1,11 +1,13 @@
-"""What the clients of a run do, as words of the arena (clients/kernels.py)."""
+"""What the clients of a run do, as records (world/clients.py)."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from llmqsim.clients import Clients
-from llmqsim.engine.compiled import layout as at
+from llmqsim.engine.compiled.world.clients import NO_HOLD, Event, Loop
+from llmqsim.engine.compiled.world.limits import NEVER
+from llmqsim.engine.compiled.world.run import Run
 from llmqsim.requests import INDEX, UNSET, Outcome, RequestTable
 
 
@@ -37,58 +39,61 @@ class Crowd:
         rows, loops = len(self._table), self._clients.loops
         clients = sum(loop.clients for loop in loops)
         return {
-            "events": (clients + min(self._clients.max_in_flight or 0, rows) + 4) * at.EVENT,
+            "events": (clients + min(self._clients.max_in_flight or 0, rows) + 4) * Event.words,
             "ready": max((loop.clients for loop in loops), default=0),
             "sent_rows": rows,
             "sent_order": rows,
             "open": len(self._open),
             "loop_of": rows,
-            "loops": len(loops) * at.LOOP,
+            "loops": len(loops) * Loop.words,
             "loop_rows": sum(len(loop.rows) for loop in loops),
             "held": clients,
         }
 
     def fill(self, arena: np.ndarray, place: dict[str, int]) -> None:
         """Write them into the arena. Rows under a cap lose the arrival that they don't know yet."""
-        from llmqsim.engine.compiled.clients import kernels
+        from llmqsim.engine.compiled.clients import serving
 
         clients = self._clients
-        words = {
-            at.G_EVENTS: place["events"],
-            at.G_DUE: place["ready"],
-            at.G_SENT_ROWS: place["sent_rows"],
-            at.G_SENT_ORDER: place["sent_order"],
-            at.G_OPEN: place["open"],
-            at.G_OPEN_SIZE: len(self._open),
-            at.G_LOOPS: place["loops"],
-            at.G_LOOP_OF: place["loop_of"],
-            at.G_TIMEOUT_NS: at.NEVER if clients.timeout_ns is None else clients.timeout_ns,
-            at.G_CAP: clients.max_in_flight or 0,
-            at.G_TURNAROUND_NS: clients.turnaround_ns,
-        }
-        for word, value in words.items():
-            arena[word] = value
+        Run(arena, 0).set(
+            events=place["events"],
+            due=place["ready"],
+            sent_rows=place["sent_rows"],
+            sent_order=place["sent_order"],
+            open=place["open"],
+            open_size=len(self._open),
+            loops=place["loops"],
+            loop_of=place["loop_of"],
+            timeout_ns=NEVER if clients.timeout_ns is None else clients.timeout_ns,
+            cap=clients.max_in_flight or 0,
+            turnaround_ns=clients.turnaround_ns,
+        )
         if clients.max_in_flight is not None:
             self._table.data[INDEX["arrival_ns"], self._open] = UNSET
         arena[place["open"] :][: len(self._open)] = self._open
         arena[place["loop_of"] :][: len(self._loop_of)] = self._loop_of
-        self._fill_loops(arena, place, kernels)
-        kernels.begin(self._table.data, arena)
+        self._fill_loops(arena, place)
+        serving.start(self._table.data, arena, self._starts())
 
-    def _fill_loops(self, arena: np.ndarray, place: dict[str, int], kernels) -> None:
+    def _fill_loops(self, arena: np.ndarray, place: dict[str, int]) -> None:
         rows_at, held_at = place["loop_rows"], place["held"]
         for index, loop in enumerate(self._clients.loops):
-            words = {
-                at.L_ROWS: rows_at,
-                at.L_LEFT: len(loop.rows),
-                at.L_CLIENTS: loop.clients,
-                at.L_STOP_NS: at.NEVER if loop.stop_ns is None else loop.stop_ns,
-                at.L_HOLD: at.NO_HOLD if loop.drain_after is None else len(loop.rows) - loop.drain_after,
-                at.L_HELD_CLIENTS: held_at,
-            }
-            for word, value in words.items():
-                arena[place["loops"] + index * at.LOOP + word] = value
+            Loop(arena, place["loops"] + index * Loop.words).set(
+                rows=rows_at,
+                left=len(loop.rows),
+                clients=loop.clients,
+                stop_ns=NEVER if loop.stop_ns is None else loop.stop_ns,
+                hold=NO_HOLD if loop.drain_after is None else len(loop.rows) - loop.drain_after,
+                held_clients=held_at,
+            )
             arena[rows_at:][: len(loop.rows)] = loop.rows
             rows_at, held_at = rows_at + len(loop.rows), held_at + loop.clients
-            for client in range(loop.clients):
-                kernels.ready_at(arena, index, client * loop.ramp_up_ns // loop.clients, client)
+
+    def _starts(self) -> np.ndarray:
+        """Clients of loops: (loop, when it wants its first request, number), in turn over the ramp-up. int64[clients, 3]."""
+        told = [
+            (index, client * loop.ramp_up_ns // loop.clients, client)
+            for index, loop in enumerate(self._clients.loops)
+            for client in range(loop.clients)
+        ]
+        return np.array(told, dtype=np.int64).reshape(-1, 3)

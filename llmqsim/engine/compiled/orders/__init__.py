@@ -77,8 +77,8 @@ class Mlfq(NamedTuple):
     starvation_ns: int
 
 
-OF_TENANTS = ("SERVED", "QUEUED_OF", "MEMBERS_OF", "FIRST_OF", "REST_OF", "ACTIVE", "LISTED")
-"""words that vtc keeps of each tenant, see its page; ACTIVE: a list of those that may have members in the group"""
+OF_TENANTS = ("served", "queued_of", "members_of", "first_of", "rest_of", "active", "listed")
+"""lists of a replica that vtc keeps by tenant (world/replica.py); active: a list of those that may have members in the group"""
 
 
 class Kernels(NamedTuple):
@@ -139,7 +139,7 @@ def form_of(servers: Deployment, table: RequestTable) -> NamedTuple:
     """The kernels' argument for a deployment's ordering; imports its kernels."""
     ordering = servers.ordering
     module, make = _FORMS.get(type(ordering), ("fixed", lambda *_: FixedRanked(0) if ordering.preempts else Fixed(0)))
-    import_module(f"llmqsim.engine.compiled.orders.{module}.kernels")
+    import_module(f"llmqsim.engine.compiled.orders.{module}")
     return make(ordering, table)
 
 
@@ -176,133 +176,143 @@ def made_of(order: type, kernels: Kernels) -> None:
     _KERNELS[order] = kernels
 
 
-def key_of(order, table, arena, base, row, slot, now):
+def key_of(order, table, run, arena, replica, row, slot, now):
     """(level, value) of a request as things are now: policies/protocol.Ordering.key_at."""
-    return _KERNELS[type(order)].key_of(order, table, arena, base, row, slot, now)
+    return _KERNELS[type(order)].key_of(order, table, run, arena, replica, row, slot, now)
 
 
-def late_key_of(order, table, arena, base, row, slot, now):
+def late_key_of(order, table, run, arena, replica, row, slot, now):
     """(level, value) of one that goes to the back."""
-    return _KERNELS[type(order)].late_key_of(order, table, arena, base, row, slot, now)
+    return _KERNELS[type(order)].late_key_of(order, table, run, arena, replica, row, slot, now)
 
 
-def joined(order, table, arena, base, row, slot, now):
+def joined(order, table, run, arena, replica, row, slot, now):
     """A request is about to join the queue, new or preempted."""
-    _KERNELS[type(order)].joined(order, table, arena, base, row, slot, now)
+    _KERNELS[type(order)].joined(order, table, run, arena, replica, row, slot, now)
 
 
-def stand(order, table, arena, base, row, slot, now):
+def stand(order, table, run, arena, replica, row, slot, now):
     """A request stands in the queue with its key as things are now."""
-    _KERNELS[type(order)].stand(order, table, arena, base, row, slot, now)
+    _KERNELS[type(order)].stand(order, table, run, arena, replica, row, slot, now)
 
 
-def lifted(order, table, arena, base, row):
+def lifted(order, table, run, arena, replica, row):
     """A request was taken off the top for a moment."""
-    _KERNELS[type(order)].lifted(order, table, arena, base, row)
+    _KERNELS[type(order)].lifted(order, table, run, arena, replica, row)
 
 
-def stand_again(order, table, arena, base, row, rank):
+def stand_again(order, table, run, arena, replica, row, rank):
     """It waits where it did."""
-    _KERNELS[type(order)].stand_again(order, table, arena, base, row, rank)
+    _KERNELS[type(order)].stand_again(order, table, run, arena, replica, row, rank)
 
 
-def left(order, table, arena, base, row, entered):
+def left(order, table, run, arena, replica, row, entered):
     """A request has left the queue, into a step or because it ended."""
-    _KERNELS[type(order)].left(order, table, arena, base, row, entered)
+    _KERNELS[type(order)].left(order, table, run, arena, replica, row, entered)
 
 
-def look_again(order, table, arena, base, now):
+def look_again(order, table, run, arena, replica, now):
     """A step is about to be formed."""
-    _KERNELS[type(order)].look_again(order, table, arena, base, now)
+    _KERNELS[type(order)].look_again(order, table, run, arena, replica, now)
 
 
-def catch_up(order, table, arena, base, now):
+def catch_up(order, table, run, arena, replica, now):
     """The queue is about to be read, or a step has been formed: preempted requests stand where they belong."""
-    _KERNELS[type(order)].catch_up(order, table, arena, base, now)
+    _KERNELS[type(order)].catch_up(order, table, run, arena, replica, now)
 
 
-def ran(order, table, arena, base, step, now):
+def ran(order, table, run, arena, replica, step, now):
     """A step was formed."""
-    _KERNELS[type(order)].ran(order, table, arena, base, step, now)
+    _KERNELS[type(order)].ran(order, table, run, arena, replica, step, now)
 
 
-def may_stride(order, arena, base):
+def may_stride(order, run, arena, replica):
     """Can steps of the group alone do without a look in between?"""
-    return _KERNELS[type(order)].may_stride(order, arena, base)
+    return _KERNELS[type(order)].may_stride(order, run, arena, replica)
 
 
-def strode(order, arena, base, steps):
+def strode(order, run, arena, replica, steps):
     """So many steps of the group alone were formed."""
-    _KERNELS[type(order)].strode(order, arena, base, steps)
+    _KERNELS[type(order)].strode(order, run, arena, replica, steps)
 
 
 @overload(key_of, inline="always")
-def _key_of(order, table, arena, base, row, slot, now):
+def _key_of(order, table, run, arena, replica, row, slot, now):
     kernel = _KERNELS[order.instance_class].key_of
-    return lambda order, table, arena, base, row, slot, now: kernel(order, table, arena, base, row, slot, now)
+    return lambda order, table, run, arena, replica, row, slot, now: kernel(
+        order, table, run, arena, replica, row, slot, now
+    )
 
 
 @overload(late_key_of, inline="always")
-def _late_key_of(order, table, arena, base, row, slot, now):
+def _late_key_of(order, table, run, arena, replica, row, slot, now):
     kernel = _KERNELS[order.instance_class].late_key_of
-    return lambda order, table, arena, base, row, slot, now: kernel(order, table, arena, base, row, slot, now)
+    return lambda order, table, run, arena, replica, row, slot, now: kernel(
+        order, table, run, arena, replica, row, slot, now
+    )
 
 
 @overload(joined, inline="always")
-def _joined(order, table, arena, base, row, slot, now):
+def _joined(order, table, run, arena, replica, row, slot, now):
     kernel = _KERNELS[order.instance_class].joined
-    return lambda order, table, arena, base, row, slot, now: kernel(order, table, arena, base, row, slot, now)
+    return lambda order, table, run, arena, replica, row, slot, now: kernel(
+        order, table, run, arena, replica, row, slot, now
+    )
 
 
 @overload(stand, inline="always")
-def _stand(order, table, arena, base, row, slot, now):
+def _stand(order, table, run, arena, replica, row, slot, now):
     kernel = _KERNELS[order.instance_class].stand
-    return lambda order, table, arena, base, row, slot, now: kernel(order, table, arena, base, row, slot, now)
+    return lambda order, table, run, arena, replica, row, slot, now: kernel(
+        order, table, run, arena, replica, row, slot, now
+    )
 
 
 @overload(lifted, inline="always")
-def _lifted(order, table, arena, base, row):
+def _lifted(order, table, run, arena, replica, row):
     kernel = _KERNELS[order.instance_class].lifted
-    return lambda order, table, arena, base, row: kernel(order, table, arena, base, row)
+    return lambda order, table, run, arena, replica, row: kernel(order, table, run, arena, replica, row)
 
 
 @overload(stand_again, inline="always")
-def _stand_again(order, table, arena, base, row, rank):
+def _stand_again(order, table, run, arena, replica, row, rank):
     kernel = _KERNELS[order.instance_class].stand_again
-    return lambda order, table, arena, base, row, rank: kernel(order, table, arena, base, row, rank)
+    return lambda order, table, run, arena, replica, row, rank: kernel(order, table, run, arena, replica, row, rank)
 
 
 @overload(left, inline="always")
-def _left(order, table, arena, base, row, entered):
+def _left(order, table, run, arena, replica, row, entered):
     kernel = _KERNELS[order.instance_class].left
-    return lambda order, table, arena, base, row, entered: kernel(order, table, arena, base, row, entered)
+    return lambda order, table, run, arena, replica, row, entered: kernel(
+        order, table, run, arena, replica, row, entered
+    )
 
 
 @overload(look_again, inline="always")
-def _look_again(order, table, arena, base, now):
+def _look_again(order, table, run, arena, replica, now):
     kernel = _KERNELS[order.instance_class].look_again
-    return lambda order, table, arena, base, now: kernel(order, table, arena, base, now)
+    return lambda order, table, run, arena, replica, now: kernel(order, table, run, arena, replica, now)
 
 
 @overload(catch_up, inline="always")
-def _catch_up(order, table, arena, base, now):
+def _catch_up(order, table, run, arena, replica, now):
     kernel = _KERNELS[order.instance_class].catch_up
-    return lambda order, table, arena, base, now: kernel(order, table, arena, base, now)
+    return lambda order, table, run, arena, replica, now: kernel(order, table, run, arena, replica, now)
 
 
 @overload(ran, inline="always")
-def _ran(order, table, arena, base, step, now):
+def _ran(order, table, run, arena, replica, step, now):
     kernel = _KERNELS[order.instance_class].ran
-    return lambda order, table, arena, base, step, now: kernel(order, table, arena, base, step, now)
+    return lambda order, table, run, arena, replica, step, now: kernel(order, table, run, arena, replica, step, now)
 
 
 @overload(may_stride, inline="always")
-def _may_stride(order, arena, base):
+def _may_stride(order, run, arena, replica):
     kernel = _KERNELS[order.instance_class].may_stride
-    return lambda order, arena, base: kernel(order, arena, base)
+    return lambda order, run, arena, replica: kernel(order, run, arena, replica)
 
 
 @overload(strode, inline="always")
-def _strode(order, arena, base, steps):
+def _strode(order, run, arena, replica, steps):
     kernel = _KERNELS[order.instance_class].strode
-    return lambda order, arena, base, steps: kernel(order, arena, base, steps)
+    return lambda order, run, arena, replica, steps: kernel(order, run, arena, replica, steps)

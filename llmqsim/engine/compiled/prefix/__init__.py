@@ -29,31 +29,31 @@ class Keys:
 
 def number_keys(prefixes: PrefixTable) -> Keys:
     """Number the hashes of a run."""
-    from llmqsim.engine.compiled.prefix import kernels
+    from llmqsim.engine.compiled.prefix import numbering
 
     offsets, hashes = np.ascontiguousarray(prefixes.offsets), np.ascontiguousarray(prefixes.hashes)
-    ids, counts = _dense(hashes, kernels)
+    ids, counts = _dense(hashes, numbering)
     kept = np.zeros(len(offsets), dtype=np.int64)
     if prefixes.warm:
         kept[:] = offsets
     else:
-        kernels.count_shared(offsets, ids, counts, kept)
+        numbering.count_shared(offsets, ids, counts, kept)
         np.cumsum(kept, out=kept)
     return Keys(offsets, ids, kept, len(counts), prefixes.warm)
 
 
-def _dense(hashes: np.ndarray, kernels) -> tuple[np.ndarray, np.ndarray]:
+def _dense(hashes: np.ndarray, numbering) -> tuple[np.ndarray, np.ndarray]:
     """(number of each hash, how often each number occurs)."""
-    owners = int(hashes.max(initial=0) >> kernels.POSITION_BITS) + 1
+    owners = int(hashes.max(initial=0) >> numbering.POSITION_BITS) + 1
     most = GAPS_ALLOWED * len(hashes) + 1024
     if owners <= most:
         low, high = np.full(owners, np.iinfo(np.int64).max), np.full(owners, -1)
-        kernels.spans(hashes, low, high)
+        numbering.spans(hashes, low, high)
         used = high >= 0
         sizes = np.where(used, high - np.where(used, low, 0) + 1, 0)
         if int(sizes.sum()) <= most:
             ids, counts = np.empty(len(hashes), dtype=np.int64), np.zeros(int(sizes.sum()), dtype=np.int64)
-            kernels.number(hashes, np.cumsum(sizes) - sizes - np.where(used, low, 0), ids, counts)
+            numbering.number(hashes, np.cumsum(sizes) - sizes - np.where(used, low, 0), ids, counts)
             return ids, counts
     _, ids, counts = np.unique(hashes, return_inverse=True, return_counts=True)
     return ids.astype(np.int64), counts.astype(np.int64)

@@ -43,78 +43,78 @@ def made_of(router: type, kernels: Kernels) -> None:
     _KERNELS[router] = kernels
 
 
-def choose(router, table, arena, costs, row):
+def choose(router, table, run, arena, costs, row):
     """The replica that a request goes to now; the router notes that it sends it there."""
-    return _KERNELS[type(router)].choose(table, arena, costs, row)
+    return _KERNELS[type(router)].choose(table, run, arena, costs, row)
 
 
-def look(router, table, arena, now):
+def look(router, table, run, arena, now):
     """The router is about to choose; all replicas have been brought to this instant."""
-    _KERNELS[type(router)].look(table, arena, now)
+    _KERNELS[type(router)].look(table, run, arena, now)
 
 
-def admit(router, table, arena, costs, row, now):
+def admit(router, table, run, arena, costs, row, now):
     """May a request that arrives now enter? If not, its outcome is written."""
-    return _KERNELS[type(router)].admit(table, arena, costs, row, now)
+    return _KERNELS[type(router)].admit(table, run, arena, costs, row, now)
 
 
-def asks(router, arena):
+def asks(router, run, arena):
     """Has the policy itself to be asked where a request goes, and not been yet?"""
-    return _KERNELS[type(router)].asks(arena)
+    return _KERNELS[type(router)].asks(run, arena)
 
 
-def ended(router, table, arena, row):
+def ended(router, table, run, arena, row):
     """A request is not at its replica any more, nor on its way there."""
-    _KERNELS[type(router)].ended(table, arena, row)
+    _KERNELS[type(router)].ended(table, run, arena, row)
 
 
-def next_report(router, arena):
+def next_report(router, run, arena):
     """When replicas report next, NEVER where they don't."""
-    return _KERNELS[type(router)].next_report(arena)
+    return _KERNELS[type(router)].next_report(run, arena)
 
 
-def hear_reports(router, table, arena, now):
+def hear_reports(router, table, run, arena, now):
     """Replicas report."""
-    _KERNELS[type(router)].hear_reports(table, arena, now)
+    _KERNELS[type(router)].hear_reports(table, run, arena, now)
 
 
 @overload(choose, inline="always")
-def _choose(router, table, arena, costs, row):
+def _choose(router, table, run, arena, costs, row):
     kernel = _KERNELS[router.instance_class].choose
-    return lambda router, table, arena, costs, row: kernel(table, arena, costs, row)
+    return lambda router, table, run, arena, costs, row: kernel(table, run, arena, costs, row)
 
 
 @overload(look, inline="always")
-def _look(router, table, arena, now):
+def _look(router, table, run, arena, now):
     kernel = _KERNELS[router.instance_class].look
-    return lambda router, table, arena, now: kernel(table, arena, now)
+    return lambda router, table, run, arena, now: kernel(table, run, arena, now)
 
 
 @overload(admit, inline="always")
-def _admit(router, table, arena, costs, row, now):
+def _admit(router, table, run, arena, costs, row, now):
     kernel = _KERNELS[router.instance_class].admit
-    return lambda router, table, arena, costs, row, now: kernel(table, arena, costs, row, now)
+    return lambda router, table, run, arena, costs, row, now: kernel(table, run, arena, costs, row, now)
 
 
 @overload(asks, inline="always")
-def _asks(router, arena):
+def _asks(router, run, arena):
     kernel = _KERNELS[router.instance_class].asks
-    return lambda router, arena: kernel(arena)
+    return lambda router, run, arena: kernel(run, arena)
 
 
 @overload(ended, inline="always")
-def _ended(router, table, arena, row):
+def _ended(router, table, run, arena, row):
     kernel = _KERNELS[router.instance_class].ended
-    return lambda router, table, arena, row: kernel(table, arena, row)
+    return lambda router, table, run, arena, row: kernel(table, run, arena, row)
 
 
 @overload(next_report, inline="always")
-def _next_report(router, arena):
+def _next_report(router, run, arena):
     kernel = _KERNELS[router.instance_class].next_report
-    return lambda router, arena: kernel(arena)
+    return lambda router, run, arena: kernel(run, arena)
 
 
 @overload(hear_reports, inline="always")
-def _hear_reports(router, table, arena, now):
+def _hear_reports(router, table, run, arena, now):
     kernel = _KERNELS[router.instance_class].hear_reports
-    return lambda router, table, arena, now: kernel(table, arena, now)
+    return lambda router, table, run, arena, now: kernel(table, run, arena, now)

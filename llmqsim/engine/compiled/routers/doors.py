@@ -1,4 +1,4 @@
-"""What each admission policy is made of (door/kernels.py)."""
+"""What each admission policy is made of (door.py)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from llmqsim.engine.compiled.routers import layout as at
+from llmqsim.engine.compiled.world import router as at
 from llmqsim.policies import admission
 from llmqsim.requests import Reason
 

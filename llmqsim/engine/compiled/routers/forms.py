@@ -1,4 +1,4 @@
-"""What each routing policy is made of, and its words in the arena."""
+"""What each routing policy is made of, and what it needs in the arena."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from llmqsim.engine.compiled.layout import NEVER
 from llmqsim.engine.compiled.prefix import Keys, number_keys
 from llmqsim.engine.compiled.routers import Counting, Weighing
-from llmqsim.engine.compiled.routers import layout as at
 from llmqsim.engine.compiled.routers.doors import DOORS, reason
+from llmqsim.engine.compiled.world import router as at
+from llmqsim.engine.compiled.world.limits import NEVER
 from llmqsim.engine.deployment import Deployment
 from llmqsim.policies.routing import affinity, blind, groups, load
 from llmqsim.requests import RequestTable
@@ -25,7 +25,7 @@ class Form:
 
     lists : replicas that a request may go to, most preferred first where they are equal; int64[lists, 1 + replicas], their
     number first. list_of : int64[rows], which of these lists; None: the only one. load : what makes one of them the better
-    choice (layout.py). count_own : does what was sent since the last report count, too? in_turn : one after the other,
+    choice (world/router.py). count_own : does what was sent since the last report count, too? in_turn : one after the other,
     whatever they have. sessions : int64[rows], which session a request belongs to, -1: none. weights : of the policy.
     """
 
@@ -135,8 +135,8 @@ class Router:
     def kind(self) -> NamedTuple:
         """The kernels' argument; imports its kernels."""
         counts = self.form.load == at.OUTSTANDING and self.door.kind == at.OPEN
-        kind, module = (Counting, "") if counts else (Weighing, ".weighing")
-        import_module(f"llmqsim.engine.compiled.routers{module}.kernels")
+        kind, module = (Counting, "counting") if counts else (Weighing, "weighing")
+        import_module(f"llmqsim.engine.compiled.routers.{module}")
         return kind(0)
 
     @property
@@ -166,74 +166,73 @@ class Router:
     def sizes(self) -> dict[str, int]:
         """Words of each region."""
         form, keys, count = self.form, self._keys, self._replicas
-        memory = at.MEMORY + keys.numbers * at.BLOCK if keys else at.MEMORY
+        memory = at.Memory.words + (keys.numbers if keys else 0) * at.Remembered.words
         return {
-            "router": at.FRONT,
+            "router": at.Router.words,
             "router_lists": form.lists.size,
             "router_list_of": 0 if form.list_of is None else self._rows,
             "router_session_of": 0 if form.sessions is None else self._rows,
             "router_places": 0 if form.sessions is None else self._sessions,
-            "router_work": 2 * count if form.load == at.WORK else 0,
-            "router_reports": at.REPORT * count if self.reports else 0,
-            "router_since": 2 * count if self.reports else 0,
+            "router_work": at.Work.words * count if form.load == at.WORK else 0,
+            "router_reports": at.Report.words * count if self.reports else 0,
+            "router_since": at.Since.words * count if self.reports else 0,
             "router_blocks_of": len(keys.offsets) if keys else 0,
             "router_blocks": len(keys.ids) if keys else 0,
-            "router_ends": at.LINE * count + 2 * self._rows if self.door.kind == at.IN_TIME else 0,
+            "router_ends": at.Line.words * count + at.End.words * self._rows if self.door.kind == at.IN_TIME else 0,
             "router_memory": memory * count if form.load == at.MATCH else 0,
         }
 
     def fill(self, arena: np.ndarray, place: dict[str, int], floats: int) -> None:
         """Write it into the arena. floats : where `floats` lie in the step costs."""
-        form, router = self.form, place["router"]
+        form, router = self.form, at.Router(arena, place["router"])
         arena[place["router_lists"] :][: form.lists.size] = form.lists.ravel()
-        words = {
-            at.F_LOAD: form.load,
-            at.F_COUNT_OWN: form.count_own,
-            at.F_ALL: place["router_lists"],
-            at.F_WORK: place["router_work"],
-            at.F_REPORTS: place["router_reports"] if self.reports else 0,
-            at.F_SINCE: place["router_since"],
-            at.F_PERIOD_NS: self.period_ns,
-            at.F_REPORT_NS: NEVER,
-            at.F_REPORTED_NS: -1,
-            at.F_CHOICE: -1,
-            at.F_WEIGHTS: floats,
-            at.F_DOOR: self.door.kind,
-            at.F_REASON: self._reason,
-            at.F_MOST: self.door.most,
-            at.F_WINDOW_NS: self.door.window_ns,
-            at.F_LIMITS: floats + len(form.weights),
-        }
-        for word, value in words.items():
-            arena[router + word] = value
-        self._fill_rows(arena, place)
+        router.set(
+            load=form.load,
+            count_own=form.count_own,
+            all=place["router_lists"],
+            work=place["router_work"],
+            reports=place["router_reports"] if self.reports else 0,
+            since=place["router_since"],
+            period_ns=self.period_ns,
+            report_ns=NEVER,
+            reported_ns=-1,
+            choice=-1,
+            weights=floats,
+            door=self.door.kind,
+            reason=self._reason,
+            most=self.door.most,
+            window_ns=self.door.window_ns,
+            limits=floats + len(form.weights),
+        )
+        self._fill_rows(router, arena, place)
         if self.door.kind == at.IN_TIME:
-            arena[router + at.F_ENDS] = first = place["router_ends"]
-            arena[first:][: at.LINE * self._replicas].reshape(-1, at.LINE)[:, at.E_FIRST] = -1
+            router.ends = first = place["router_ends"]
+            router.ended = first + at.Line.words * self._replicas
+            at.Line.columns(arena[first : router.ended])["first"][:] = -1
         if form.load == at.MATCH:
-            self._fill_memory(arena, place)
+            self._fill_memory(router, arena, place)
 
-    def _fill_rows(self, arena: np.ndarray, place: dict[str, int]) -> None:
+    def _fill_rows(self, router: at.Router, arena: np.ndarray, place: dict[str, int]) -> None:
         """What is known of each request."""
-        router, form = place["router"], self.form
+        form = self.form
         if form.list_of is not None:
-            arena[router + at.F_LIST_OF] = first = place["router_list_of"]
+            router.list_of = first = place["router_list_of"]
             arena[first : first + self._rows] = place["router_lists"] + form.list_of * form.lists.shape[1]
         if form.sessions is not None:
-            arena[router + at.F_SESSION_OF] = first = place["router_session_of"]
+            router.session_of = first = place["router_session_of"]
             arena[first : first + self._rows] = form.sessions
-            arena[router + at.F_PLACES] = first = place["router_places"]
+            router.places = first = place["router_places"]
             arena[first : first + self._sessions] = -1
 
-    def _fill_memory(self, arena: np.ndarray, place: dict[str, int]) -> None:
+    def _fill_memory(self, router: at.Router, arena: np.ndarray, place: dict[str, int]) -> None:
         """Nothing has been sent yet."""
-        router, first, keys = place["router"], place["router_memory"], self._keys
+        first, keys = place["router_memory"], self._keys
         numbers = keys.numbers if keys else 0
-        arena[router + at.F_NUMBERS], arena[router + at.F_MEMORY] = numbers, first
+        router.numbers, router.memory = numbers, first
         for index in range(self._replicas):
-            memory = first + index * (at.MEMORY + numbers * at.BLOCK)
-            arena[[memory + at.M_OLDEST, memory + at.M_NEWEST]] = memory
+            memory = first + index * (at.Memory.words + numbers * at.Remembered.words)
+            at.Memory(arena, memory).set(oldest=memory, newest=memory)
         if keys:
-            arena[[router + at.F_BLOCKS_OF, router + at.F_BLOCKS]] = place["router_blocks_of"], place["router_blocks"]
+            router.blocks_of, router.blocks = place["router_blocks_of"], place["router_blocks"]
             arena[place["router_blocks_of"] :][: len(keys.offsets)] = keys.offsets
             arena[place["router_blocks"] :][: len(keys.ids)] = keys.ids

@@ -14,6 +14,7 @@ from llmqsim.cost.lower import StepCost
 from llmqsim.engine import handoff
 from llmqsim.engine.compiled import read
 from llmqsim.engine.compiled.split import layout as at
+from llmqsim.engine.compiled.world.books import Usage
 from llmqsim.engine.deployment import Deployment
 from llmqsim.engine.handoff import HandoffTerms
 from llmqsim.errors import InvariantError
@@ -274,7 +275,7 @@ class SplitReplicas:
 
     def usage(self, index: int) -> ReplicaUsage:
         """What one replica did."""
-        return read.usage(self.arena[self._base(index) :][: at.REPLICA], at)
+        return read.usage(Usage(self.arena, self._base(index) + at.USAGE))
 
     def links(self) -> tuple[LinkUsage, ...]:
         """What each link did that carried anything, by name."""

@@ -9,11 +9,13 @@ A request is its row everywhere; its words are one row of `state`, int64[request
 # Part of machine code: kernels address the arena by these numbers.
 from __future__ import annotations
 
+from llmqsim.engine.compiled.world.books import Usage
+
 NEVER = 1 << 62
 """a time, ns, that does not come"""
 LAST_TIME = 1 << 61
 LONGEST_STEP = 1 << 38
-"""ns; limits of the compiled engine, see engine/compiled/layout.py"""
+"""ns; limits of the compiled engine, see compiled/world/limits.py"""
 
 # Globals. Two words each for what prefill and decode pool have for themselves; a ring is its place, head and tail, a heap
 # or a list its place and size.
@@ -144,7 +146,13 @@ K_FREE_NS, K_TRANSFERS, K_BYTES, K_BUSY_NS, K_QUEUED_NS, LINK = range(6)
     R_STEP_WORDS,
     R_LOADS_AT,
     R_ENDS_AT,
-    # usage, as in records.ReplicaUsage
+    R_CLOCKS,
+    _CLOCK_1,
+    _CLOCK_2,
+    _CLOCK_3,
+    USAGE,  # world/books.Usage
+) = range(52)
+(
     U_STEPS,
     U_TOKENS,
     U_RECOMPUTED,
@@ -158,24 +166,35 @@ K_FREE_NS, K_TRANSFERS, K_BYTES, K_BUSY_NS, K_QUEUED_NS, LINK = range(6)
     U_REQUESTS,
     U_END_NS,
     U_CUT,
-    R_CLOCKS,
-    _CLOCK_1,
-    _CLOCK_2,
-    _CLOCK_3,
     U_OUTSIDE,
-    _OUTSIDE_1,
-    _OUTSIDE_2,
-    _OUTSIDE_3,
     U_BUSY,
-    _BUSY,
     U_RUNNING,
-    _RUNNING,
     U_WAITING,
-    _WAITING,
     U_BLOCKS,
-    _BLOCKS,
-    REPLICA,
-) = range(77)
+) = (
+    USAGE + Usage.place(name)
+    for name in (
+        "steps",
+        "tokens",
+        "recomputed_tokens",
+        "wasted_rows",
+        "cached_tokens",
+        "padded_tokens",
+        "preemptions",
+        "running_peak",
+        "waiting_peak",
+        "kv_blocks_peak",
+        "requests",
+        "end_ns",
+        "cut_ns",
+        "outside",
+        "busy_ns",
+        "running_ns",
+        "waiting_ns",
+        "kv_block_ns",
+    )
+)
+REPLICA = USAGE + Usage.words
 
 # A run of free blocks: whose (OF_NOBODY, or the row of a preempted request that may find them again), how many.
 N_OWNER, N_COUNT, N_NEXT, N_PREV, NODE = range(5)

@@ -6,11 +6,12 @@ What engine/reference.py and prefill.py do, in arrays. Arguments as in replica/k
 from __future__ import annotations
 
 from llmqsim.cost.kernels import outside_box, padded_tokens
-from llmqsim.engine.compiled.books.kernels import add, gap_bin
+from llmqsim.engine.compiled.books import add, gap_bin
 from llmqsim.engine.compiled.split.blocks.kernels import release
 from llmqsim.engine.compiled.split.layout import *  # names of words, nothing else
 from llmqsim.engine.compiled.split.queue.kernels import tally
 from llmqsim.engine.compiled.split.step.kernels import start, step_at
+from llmqsim.engine.compiled.world.books import whole_at
 from llmqsim.jit import kernel
 
 
@@ -20,7 +21,7 @@ def count_gaps(arena, gaps, class_id, gap, times):
     if times > 0:
         gaps[class_id, gap_bin(gap)] += times
         sums = arena[G_GAP_SUMS] + class_id * 3
-        add(arena, sums, gap * times)
+        add(whole_at(arena, sums), gap * times)
         arena[sums + 2] = max(arena[sums + 2], gap)
 
 

@@ -5,8 +5,9 @@ Arguments as in replica/kernels.py.
 
 from __future__ import annotations
 
-from llmqsim.engine.compiled.books.kernels import add
+from llmqsim.engine.compiled.books import add
 from llmqsim.engine.compiled.split.layout import *  # names of words, nothing else
+from llmqsim.engine.compiled.world.books import whole_at
 from llmqsim.jit import kernel
 
 
@@ -21,11 +22,11 @@ def tally(arena, at, now):
     """Add the time since the last change to the integrals."""
     elapsed = now - arena[at + R_SINCE_NS]
     if elapsed > 0:
-        add(arena, at + U_RUNNING, elapsed * arena[at + R_RUNNING])
-        add(arena, at + U_WAITING, elapsed * all_waiting(arena, at))
-        add(arena, at + U_BLOCKS, elapsed * (arena[at + R_USABLE] - arena[at + R_FREE]))
+        add(whole_at(arena, at + U_RUNNING), elapsed * arena[at + R_RUNNING])
+        add(whole_at(arena, at + U_WAITING), elapsed * all_waiting(arena, at))
+        add(whole_at(arena, at + U_BLOCKS), elapsed * (arena[at + R_USABLE] - arena[at + R_FREE]))
         if arena[at + R_STEPS] > 0:
-            add(arena, at + U_BUSY, elapsed)
+            add(whole_at(arena, at + U_BUSY), elapsed)
         arena[at + R_SINCE_NS] = now
 
 

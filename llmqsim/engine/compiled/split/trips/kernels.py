@@ -7,10 +7,10 @@ replica/kernels.py.
 from __future__ import annotations
 
 from llmqsim.engine import rules
+from llmqsim.engine.compiled.columns import ARRIVAL, MAX_TOKENS
 from llmqsim.engine.compiled.split.blocks.kernels import release
 from llmqsim.engine.compiled.split.entry.kernels import known_on_arrival
 from llmqsim.engine.compiled.split.events.kernels import append, note, push, sort
-from llmqsim.engine.compiled.columns import ARRIVAL, MAX_TOKENS
 from llmqsim.engine.compiled.split.layout import *  # noqa: F403  (names of words, nothing else)
 from llmqsim.engine.compiled.split.links.kernels import PREFILL_REPLICA, REPLICA_OF, carry
 from llmqsim.engine.compiled.split.queue.kernels import submit, tally, wake
