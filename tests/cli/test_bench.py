@@ -71,11 +71,10 @@ def test_a_size_of_the_scale_is_measured():
 
 def test_the_cases_that_compile_call_every_kernel():
     """A kernel that none of them calls would be compiled later, unannounced."""
-    from llmqsim.engine.compiled import kernels
-    from llmqsim.engine.compiled.loop import kernels as loop
+    from llmqsim.engine.compiled import loop, sending
     from llmqsim.metrics import kernels as figures
     from llmqsim.workload import kernels as lengths
 
     measure.compile_all()
-    tops = (kernels.advance, kernels.route, kernels.close, loop.serve, figures.add_floats, figures.count_up_to, lengths.draw)
+    tops = (sending.run, loop.run, figures.add_floats, figures.count_up_to, lengths.draw)
     assert all(getattr(top, "signatures", True) for top in tops)

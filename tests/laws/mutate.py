@@ -1113,8 +1113,7 @@ def _hangs(*_) -> None:
 
 def concerns(file: str, case: Compared) -> bool:
     """Does a case run what was broken, where that is one ordering's own?"""
-    folder = file.removeprefix("orders/").rpartition("/")[0]
-    return not file.startswith("orders/") or folder in ("", "fixed", case.case.servers["ordering"])
+    return not file.startswith("orders/") or Path(file).stem in ("common", "fixed", case.case.servers["ordering"])
 
 
 def run(name: str) -> str:

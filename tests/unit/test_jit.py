@@ -12,14 +12,14 @@ import pytest
 
 import llmqsim
 from llmqsim import records
-from llmqsim.engine.compiled.books.kernels import gap_bin
+from llmqsim.engine.compiled.books import gap_bin
 from llmqsim.jit import disk
 
 PACKAGE = Path(llmqsim.__file__).parent
 GAP_BIN = """
 from llmqsim import jit
 from llmqsim.jit import disk
-from llmqsim.engine.compiled.books.kernels import gap_bin
+from llmqsim.engine.compiled.books import gap_bin
 """
 SCENARIO = """
 workload: {requests: 300, arrivals: {process: poisson, rate: 12 req/s}, lengths: azure-conversation}
@@ -46,9 +46,8 @@ def machine_code(folder: Path) -> list[Path]:
 def test_nothing_is_compiled_at_import():
     told = python(
         "from llmqsim import simulate\n"
-        "from llmqsim.engine.compiled.loop import kernels as loop\n"
-        "from llmqsim.engine.compiled import kernels\n"
-        "print([len(k.signatures) for k in (kernels.advance, kernels.route, loop.serve)])"
+        "from llmqsim.engine.compiled import loop, sending\n"
+        "print([len(kernel.signatures) for kernel in (sending.run, sending.route, loop.run)])"
     )
     assert told == "[0, 0, 0]"
 
@@ -115,7 +114,7 @@ def test_kernels_compile_in_numbas_own_way_where_it_is_not():
 
 
 CHAIN = """
-from llmqsim.engine.compiled.books.kernels import gap_bin
+from llmqsim.engine.compiled.books import gap_bin
 from llmqsim.jit import kernel
 
 @kernel

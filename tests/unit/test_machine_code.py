@@ -12,7 +12,7 @@ import pytest
 from llmqsim.jit import disk
 
 CALL = """
-from llmqsim.engine.compiled.books.kernels import gap_bin
+from llmqsim.engine.compiled.books import gap_bin
 print(gap_bin.is_cold(), gap_bin(1000), gap_bin.is_cold())
 """
 needs_owners = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="files here have no owners")
