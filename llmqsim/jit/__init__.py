@@ -48,7 +48,7 @@ class Kernel:
         """The dispatcher for calls from other kernels; None where numba's own way is taken, in which both are one."""
         if not once.works():
             return None
-        return numba.njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **_OPTIONS)(self.py_func)
+        return once.part(numba.njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **_OPTIONS)(self.py_func))
 
     @functools.cached_property
     def _cache(self) -> disk.Cache:

@@ -11,9 +11,12 @@ from __future__ import annotations
 
 import gc
 import os
+from contextlib import nullcontext
 from functools import cache
 
 import numba
+
+from llmqsim.jit import quick
 
 OFF = "LLMQSIM_PLAIN_NUMBA"
 """environment variable: set (and not empty), kernels compile in numba's own way"""
@@ -31,12 +34,15 @@ def works() -> bool:
     if os.environ.get(OFF) or not _FIRST <= numba.version_info.short < _BEYOND:
         return False
     try:
-        from numba.core import codegen, targetconfig
+        from numba.core import codegen, event, ir, targetconfig, types
+        from numba.core.types import functions
 
         finalize = codegen.CPUCodeLibrary.finalize
         pointer = codegen.JITCodeLibrary.get_pointer_to_function
         set_env = codegen.JITCPUCodegen.set_env
         sorted_hash, equal = targetconfig.TargetConfig.__hash__, targetconfig.TargetConfig.__eq__
+        told, call_type = types.Record.__repr__, functions.BaseFunction.get_call_type
+        ir.Inst._rec_list_vars, event.install_timer  # noqa: B018  (AttributeError where they are not)
         for name in ("_get_module_for_linking", "_optimize_final_module", "_finalize_final_module"):
             getattr(codegen.CPUCodeLibrary, name)
     except (ImportError, AttributeError):
@@ -44,8 +50,11 @@ def works() -> bool:
     codegen.CPUCodeLibrary.finalize = _finalize_later(finalize)
     codegen.JITCodeLibrary.get_pointer_to_function = _pointer_when_asked(pointer)
     codegen.JITCPUCodegen.set_env = _set_env_where_it_is(set_env)
-    targetconfig.TargetConfig.__hash__ = _hash_once(sorted_hash)
-    targetconfig.TargetConfig.__eq__ = _equal_quickly(equal)
+    targetconfig.TargetConfig.__hash__ = quick.hash_once(sorted_hash)
+    targetconfig.TargetConfig.__eq__ = quick.equal_quickly(equal)
+    types.Record.__repr__ = quick.name_once(told)
+    ir.Inst._rec_list_vars = quick.list_quickly(ir)
+    functions.BaseFunction.get_call_type = quick.type_once(types, call_type)
     return True
 
 
@@ -56,21 +65,41 @@ def whole(called):
     def compile_whole(signature):
         """Compile for a call from Python; all that is made meanwhile for it alone stays unfinished."""
         global _depth
+        from numba.core import event
         from numba.core.compiler_lock import global_compiler_lock
 
         with global_compiler_lock:
-            collects = gc.isenabled()
+            collects, timer = gc.isenabled(), event.install_timer
             gc.disable()  # compiling makes millions of objects that live until its end
+            event.install_timer = _no_timer  # one a function, each of which hears of each call of LLVM
             _depth += 1
             try:
                 return compile_signature(signature)
             finally:
                 _depth -= 1
+                event.install_timer = timer
                 if collects:
                     gc.enable()
 
     called.compile = compile_whole
     return called
+
+
+def part(called):
+    """The dispatcher, for other kernels: made for numbers, not once for each number that is written in a call."""
+    from numba.core import types
+
+    template = called.get_call_template
+
+    def get_call_template(args, kws):
+        return template([types.unliteral(each) for each in args], {key: types.unliteral(each) for key, each in kws.items()})
+
+    called.get_call_template = get_call_template
+    return called
+
+
+def _no_timer(kind, callback):
+    return nullcontext()
 
 
 def _finalize_later(finalize):
@@ -119,27 +148,3 @@ def _set_env_where_it_is(set_env):
             set_env(self, env_name, env)
 
     return set_env_of
-
-
-def _hash_once(sorted_hash):
-    """numba hashes the names of all options, so that it is one number a class, at every look-up of a function."""
-    known: dict[type, int] = {}
-
-    def hash_of(self):
-        kind = type(self)
-        if kind not in known:
-            known[kind] = sorted_hash(self)
-        return known[kind]
-
-    return hash_of
-
-
-def _equal_quickly(equal):
-    """Options that are written down alike are alike; only others need all their values compared."""
-
-    def equals(self, other):
-        if self is other or (type(self) is type(other) and self._values == other._values):
-            return True
-        return equal(self, other)
-
-    return equals
