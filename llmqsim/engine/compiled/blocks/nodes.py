@@ -62,7 +62,7 @@ def unlink(arena, replica, node):
     one_before.next = following
     one_after.previous = previous
     kind = one_before.key
-    if (kind == HASHED or kind == UNHASHED) and one_after.key == kind:
+    if (kind in (HASHED, UNHASHED)) and one_after.key == kind:
         one_before.count += one_after.count
         unlink_run(arena, replica, following)
 
