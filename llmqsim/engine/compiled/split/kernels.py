@@ -100,9 +100,9 @@ def ends_next(arena, now):
     best, since = -1, NEVER
     for index in range(arena[G_REPLICAS]):
         at = replica_at(arena, index)
-        if arena[at + R_STEPS] > 0 and arena[step_at(arena, at, 0) + T_END_NS] == now:
-            if arena[at + R_AWAITED_SINCE] < since:
-                best, since = index, arena[at + R_AWAITED_SINCE]
+        ends = arena[at + R_STEPS] > 0 and arena[step_at(arena, at, 0) + T_END_NS] == now
+        if ends and arena[at + R_AWAITED_SINCE] < since:
+            best, since = index, arena[at + R_AWAITED_SINCE]
     return best
 
 
