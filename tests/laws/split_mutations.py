@@ -132,8 +132,8 @@ SPLIT_MUTATIONS: dict[str, tuple[str, str, str, str]] = {
     "pools: steps that end together end by number": (
         "split/kernels.py",
         "ends_next",
-        "if arena[at + R_AWAITED_SINCE] < since:",
-        "if best < 0:",
+        "if ends and arena[at + R_AWAITED_SINCE] < since:",
+        "if ends and best < 0:",
     ),
     "pools: who was woken forms last": (
         "split/kernels.py",
