@@ -36,3 +36,7 @@ def __getattr__(name: str) -> Any:
         globals()[name] = value  # else the submodule `simulate` would hide the function of that name
         return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

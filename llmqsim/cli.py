@@ -100,11 +100,12 @@ def _parser() -> argparse.ArgumentParser:
         "--time-unit", metavar="U", help="unit of the trace's stamps: s, ms, us or ns (workload.trace.time_unit)"
     )
     run.add_argument("--json", metavar="OUT", help="write every figure as JSON")
+    run.add_argument("--figure", metavar="OUT.png", help="draw it (.png, .svg, .pdf); needs matplotlib")
     run.add_argument("--requests", metavar="OUT.csv", help="write one row a request")
     run.add_argument(
         "--keep",
         choices=("summary", "requests"),
-        help="what to hold in memory of requests that are over (default: summary, or requests with --requests)",
+        help="what to hold in memory of requests that are over (default: summary, or requests with --requests or --figure)",
     )
     run.set_defaults(command=_run)
 
@@ -122,6 +123,7 @@ def _parser() -> argparse.ArgumentParser:
     metrics.add_argument("events", metavar="EVENTS.csv", help="columns: request, arrival, time, tokens")
     metrics.add_argument("--time-unit", default="auto", metavar="U", help="unit of its times: s, ms, us or ns")
     metrics.add_argument("--json", metavar="OUT", help="write every figure as JSON")
+    metrics.add_argument("--figure", metavar="OUT.png", help="draw it (.png, .svg, .pdf); needs matplotlib")
     metrics.set_defaults(command=_metrics)
 
     schema = commands.add_parser("schema", help="what a scenario may hold: JSON Schema, or a table for reading")
@@ -200,10 +202,14 @@ def _whole(text: str) -> int | str:
 
 def _run(arguments: argparse.Namespace) -> int:
     scenario = _load(arguments, arguments.trace, arguments.seed, arguments.time_unit)
-    check_outputs({"--json": arguments.json, "--requests": arguments.requests}, scenario.inputs())
-    keep = arguments.keep or ("summary" if arguments.requests is None else "requests")
-    if keep == "summary" and arguments.requests is not None:
-        raise UserError("--keep: summary keeps no requests to write (got --requests too); leave one of them out")
+    outputs = {"--json": arguments.json, "--requests": arguments.requests, "--figure": arguments.figure}
+    check_outputs(outputs, scenario.inputs())
+    rows = next((option for option in ("--requests", "--figure") if outputs[option] is not None), None)
+    keep = arguments.keep or ("summary" if rows is None else "requests")
+    if keep == "summary" and rows is not None:
+        what = "write" if rows == "--requests" else "draw"
+        raise UserError(f"--keep: summary keeps no requests to {what} (got {rows} too); leave one of them out")
+    _check_figure(arguments.figure)
     _announce_compilation()
     from llmqsim.report import files
     from llmqsim.report.tables import screen
@@ -214,8 +220,20 @@ def _run(arguments: argparse.Namespace) -> int:
         files.write_json(result.summary(), arguments.json)
     if arguments.requests is not None:
         files.write_requests(result, arguments.requests)
+    if arguments.figure is not None:
+        from llmqsim.report import plots
+
+        plots.draw(result, arguments.figure)
     _say(screen(result))
     return EXIT_OK
+
+
+def _check_figure(path: str | None) -> None:
+    """Refuse a figure that can't be drawn before any work is done."""
+    if path is not None:
+        from llmqsim.report import drawing
+
+        drawing.check(path)
 
 
 def _announce_compilation() -> None:
@@ -295,10 +313,15 @@ def _metrics(arguments: argparse.Namespace) -> int:
     from llmqsim.report.events_screen import events_screen
     from llmqsim.stamps import unit
 
-    check_outputs({"--json": arguments.json}, [arguments.events])
+    check_outputs({"--json": arguments.json, "--figure": arguments.figure}, [arguments.events])
+    _check_figure(arguments.figure)
     measured = read_events(arguments.events, unit(arguments.time_unit, "--time-unit"))
     if arguments.json is not None:
         files.write_json(measured, arguments.json)
+    if arguments.figure is not None:
+        from llmqsim.report import figures
+
+        figures.draw("metrics", measured, arguments.figure)
     _say(events_screen(measured))
     return EXIT_OK
 

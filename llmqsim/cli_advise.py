@@ -21,19 +21,23 @@ def add_commands(commands: Any) -> None:
     advise.add_argument("--price", action="append", default=[], metavar="GPU=$", help="dollars for a GPU and hour")
     advise.add_argument("--seed", type=whole("--seed", 0), metavar="N", help="instead of the scenario's run.seed")
     advise.add_argument("--json", metavar="OUT", help="write the answer as JSON")
+    advise.add_argument("--figure", metavar="OUT.png", help="draw it (.png, .svg, .pdf); needs matplotlib")
     advise.set_defaults(command=_advise)
 
 
 def _advise(arguments: argparse.Namespace) -> int:
     from llmqsim.planner.advise.advise import advise
     from llmqsim.planner.advise.trial import Bench
-    from llmqsim.report import files
+    from llmqsim.report import drawing, figures, files
     from llmqsim.report.advise_screen import advise_text
 
     bench = Bench(arguments.scenario, tuple(arguments.variant), tuple(arguments.set), arguments.seed)
-    check_outputs({"--json": arguments.json}, bench.scenario().inputs())
+    check_outputs({"--json": arguments.json, "--figure": arguments.figure}, bench.scenario().inputs())
+    drawing.check(arguments.figure)
     told = advise(bench, arguments.price)
     if arguments.json is not None:
         files.write_json({key: value for key, value in told.items() if key != "seconds"}, arguments.json)
+    if arguments.figure is not None:
+        figures.draw("advise", told, arguments.figure)
     say(advise_text(told))
     return EXITS.get(told["verdict"], EXIT_UNDECIDED)

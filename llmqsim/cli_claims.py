@@ -26,17 +26,20 @@ def add_commands(commands) -> None:
     parser.add_argument("--seed", default="0", metavar="N", help="of the runs (0)")
     parser.add_argument("--json", metavar="OUT", help="write them as JSON")
     parser.add_argument("--markdown", metavar="OUT.md", help="write them as a page, such as docs/claims.md")
+    parser.add_argument("--figure", metavar="OUT.png", help="draw it (.png, .svg, .pdf); needs matplotlib")
     parser.set_defaults(command=_claims)
 
 
 def _claims(arguments: argparse.Namespace) -> int:
     from llmqsim.claims import FOLDER, claims
     from llmqsim.cli_planner import whole
-    from llmqsim.report import claims_page, claims_screen, files
+    from llmqsim.report import claims_page, claims_screen, drawing, figures, files
 
     folder = FOLDER if arguments.folder is None else Path(arguments.folder)
     inputs = [*folder.glob("*.yaml"), *([arguments.bands] if arguments.bands else [])]
-    check_outputs({"--json": arguments.json, "--markdown": arguments.markdown}, inputs)
+    outputs = {"--json": arguments.json, "--markdown": arguments.markdown, "--figure": arguments.figure}
+    check_outputs(outputs, inputs)
+    drawing.check(arguments.figure)
     only = [name.strip() for name in (arguments.only or "").split(",") if name.strip()]
     line = terminal.StatusLine()
     try:
@@ -47,5 +50,7 @@ def _claims(arguments: argparse.Namespace) -> int:
         files.write_json(told, arguments.json)
     if arguments.markdown is not None:
         write_text(arguments.markdown, claims_page.page(told))
+    if arguments.figure is not None:
+        figures.draw("claims", told, arguments.figure)
     print(terminal.plain(claims_screen.screen(told)))
     return EXIT_OK

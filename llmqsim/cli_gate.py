@@ -29,26 +29,30 @@ def add_commands(commands: Any) -> None:
         "--summary", metavar="F.md", help="write a Markdown summary (default: append to $GITHUB_STEP_SUMMARY, if set)"
     )
     gate.add_argument("--json", metavar="OUT", help="write every figure as JSON")
+    gate.add_argument("--figure", metavar="OUT.png", help="draw it (.png, .svg, .pdf); needs matplotlib")
     gate.set_defaults(command=_gate)
 
 
 def _gate(arguments: argparse.Namespace) -> int:
     from llmqsim.planner import gate
-    from llmqsim.report import files, gate_report
+    from llmqsim.report import drawing, figures, files, gate_report
     from llmqsim.scenario.load import load
 
     if arguments.update and arguments.baseline is None:
         raise UserError("--update: needs --baseline FILE, the file to write")
     inputs = [name for path in arguments.scenarios for name in load(path, sets=arguments.set).inputs()]
-    outputs = {"--junit": arguments.junit, "--summary": arguments.summary, "--json": arguments.json}
+    outputs = {"--junit": arguments.junit, "--summary": arguments.summary, "--json": arguments.json, "--figure": arguments.figure}
     if arguments.update:
         check_outputs({"--baseline": arguments.baseline}, inputs)
         return _update(arguments)
     check_outputs(outputs, [*inputs, *([arguments.baseline] if arguments.baseline else [])])
+    drawing.check(arguments.figure)
     number = arguments.replications or gate.REPLICATIONS
     told = gate.gate(arguments.scenarios, arguments.baseline, number, arguments.seed, arguments.set)
     if arguments.json is not None:
         files.write_json(told, arguments.json)
+    if arguments.figure is not None:
+        figures.draw("gate", told, arguments.figure)
     if arguments.junit is not None:
         write_text(arguments.junit, gate_report.junit(told))
     if arguments.summary is not None:

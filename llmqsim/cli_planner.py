@@ -143,17 +143,19 @@ def _add_size(commands: Any) -> None:
     size.add_argument("--no-headroom", action="store_true", help="leave out how much more rate it carries")
     size.add_argument("--seed", type=whole("--seed", 0), metavar="N", help="instead of the scenario's run.seed")
     size.add_argument("--json", metavar="OUT", help="write the answer as JSON")
+    size.add_argument("--figure", metavar="OUT.png", help="draw it (.png, .svg, .pdf); needs matplotlib")
     size.add_argument("--save", metavar="OUT.yaml", help="write the answer as a scenario")
     size.set_defaults(command=_size)
 
 
 def _size(arguments: argparse.Namespace) -> int:
     from llmqsim.planner.sizing import as_yaml, size
-    from llmqsim.report import files
+    from llmqsim.report import drawing, figures, files
     from llmqsim.report.size_screen import size_text
 
     inputs = [path for path in (arguments.scenario, arguments.trace) if path is not None]
-    check_outputs({"--json": arguments.json, "--save": arguments.save}, inputs)
+    check_outputs({"--json": arguments.json, "--save": arguments.save, "--figure": arguments.figure}, inputs)
+    drawing.check(arguments.figure)
     line = terminal.StatusLine()
     try:
         told = size(_question(arguments, line.show))
@@ -165,6 +167,8 @@ def _size(arguments: argparse.Namespace) -> int:
         if told["verdict"] != "feasible" and told["split"] is None:
             raise UserError(f"--save: there is no deployment to save ({told['reason']}): {told['explanation']}")
         write_text(arguments.save, as_yaml(told))
+    if arguments.figure is not None:
+        figures.draw("size", told, arguments.figure)
     say(size_text(told))
     if told["split"] is not None:
         return EXIT_OK
@@ -272,19 +276,23 @@ def _add_check_theory(commands: Any) -> None:
     theory.add_argument("--variant", action="append", default=[], metavar="V", help="apply a named variant")
     theory.add_argument("--replications", type=whole("--replications"), default=5, metavar="N", help="runs (5)")
     theory.add_argument("--json", metavar="OUT", help="write every figure as JSON")
+    theory.add_argument("--figure", metavar="OUT.png", help="draw it (.png, .svg, .pdf); needs matplotlib")
     theory.set_defaults(command=_check_theory)
 
 
 def _check_theory(arguments: argparse.Namespace) -> int:
     from llmqsim.planner.theory import check_theory
-    from llmqsim.report import files
+    from llmqsim.report import drawing, figures, files
     from llmqsim.report.theory_screen import theory_text
     from llmqsim.scenario.load import load
 
     inputs = load(arguments.scenario, variant=arguments.variant, sets=arguments.set).inputs()
-    check_outputs({"--json": arguments.json}, inputs)
+    check_outputs({"--json": arguments.json, "--figure": arguments.figure}, inputs)
+    drawing.check(arguments.figure)
     told = check_theory(arguments.scenario, arguments.variant, arguments.set, arguments.replications)
     if arguments.json is not None:
         files.write_json(told, arguments.json)
+    if arguments.figure is not None:
+        figures.draw("check-theory", told, arguments.figure)
     say(theory_text(told))
     return EXIT_OK

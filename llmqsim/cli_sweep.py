@@ -25,15 +25,17 @@ def add_commands(commands) -> None:
     parser.add_argument("--dask", metavar="ADDRESS", help="run on the Dask cluster whose scheduler is there")
     parser.add_argument("--csv", metavar="OUT", help="write one row a run")
     parser.add_argument("--json", metavar="OUT", help="write all points as JSON")
+    parser.add_argument("--figure", metavar="OUT.png", help="draw it (.png, .svg, .pdf); needs matplotlib")
     parser.set_defaults(command=_sweep)
 
 
 def _sweep(arguments: argparse.Namespace) -> int:
-    from llmqsim.report import files
+    from llmqsim.report import drawing, figures, files
     from llmqsim.sweep import read_grid, sweep, table
 
     store = arguments.store or f"{Path(arguments.grid).stem}.sqlite"
-    check_outputs({"--store": store, "--csv": arguments.csv, "--json": arguments.json}, [arguments.grid])
+    check_outputs({"--store": store, "--csv": arguments.csv, "--json": arguments.json, "--figure": arguments.figure}, [arguments.grid])
+    drawing.check(arguments.figure)
     grid = read_grid(arguments.grid)
     workers = _workers(arguments)
     progress = _Progress()
@@ -47,6 +49,8 @@ def _sweep(arguments: argparse.Namespace) -> int:
         write_text(arguments.csv, table.as_csv(swept))
     if arguments.json is not None:
         files.write_json(table.told(swept), arguments.json)
+    if arguments.figure is not None:
+        figures.draw("sweep", table.told(swept), arguments.figure)
     print(terminal.plain(table.screen(swept)))
     return EXIT_OK
 

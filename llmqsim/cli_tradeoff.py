@@ -20,20 +20,24 @@ def add_commands(commands, add_scenario_arguments) -> None:
     parser.add_argument("--values", required=True, metavar="V1,V2,...", help="its values, such as 8192,4096,2048,1024,512")
     parser.add_argument("--replications", type=int, default=1, metavar="N", help="independent samples of each (default 1)")
     parser.add_argument("--json", metavar="OUT", help="write all figures as JSON")
+    parser.add_argument("--figure", metavar="OUT.png", help="draw it (.png, .svg, .pdf); needs matplotlib")
     parser.set_defaults(command=_tradeoff)
 
 
 def _tradeoff(arguments: argparse.Namespace) -> int:
-    from llmqsim.report import files, tradeoff_screen
+    from llmqsim.report import drawing, figures, files, tradeoff_screen
     from llmqsim.tradeoff import tradeoff
 
-    check_outputs({"--json": arguments.json}, [arguments.scenario])
+    check_outputs({"--json": arguments.json, "--figure": arguments.figure}, [arguments.scenario])
+    drawing.check(arguments.figure)
     values = [_number(text) for text in arguments.values.split(",")]
     found = tradeoff(
         arguments.scenario, arguments.key, values, arguments.variant, arguments.set, arguments.replications
     )
     if arguments.json is not None:
         files.write_json(tradeoff_screen.told(found), arguments.json)
+    if arguments.figure is not None:
+        figures.draw("tradeoff", tradeoff_screen.told(found), arguments.figure)
     print(terminal.plain(tradeoff_screen.screen(found)))
     return EXIT_OK
 

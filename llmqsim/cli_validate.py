@@ -35,22 +35,26 @@ def add_commands(commands) -> None:
     validate.add_argument("--page", metavar="FILE.md", help="also write a page of what was found")
     validate.add_argument("--json", metavar="OUT", help="write every figure and error as JSON, for `llmqsim report`")
     validate.add_argument("--progress", action="store_true", help="say each run as it ends")
+    validate.add_argument("--figure", metavar="OUT.png", help="draw it (.png, .svg, .pdf); needs matplotlib")
     validate.set_defaults(command=_validate)
 
 
 def _validate(arguments: argparse.Namespace) -> int:
     from llmqsim.errors import DataError
     from llmqsim.files import check_outputs, write_text
+    from llmqsim.report import drawing, figures
     from llmqsim.report.files import write_json
     from llmqsim.validate import command
     from llmqsim.validate.page import page
     from llmqsim.validate.screen import screen
+    from llmqsim.validate.told import told
 
     if not (arguments.cases or arguments.closed_loop or arguments.static_batch):
         raise DataError("validate: nothing to validate; name a file of cases, --closed-loop or --static-batch")
     if arguments.workers is not None and arguments.workers < 1:
         raise DataError(f"--workers: must be at least 1 (got {arguments.workers})")
-    check_outputs({"--page": arguments.page, "--json": arguments.json}, arguments.cases)
+    check_outputs({"--page": arguments.page, "--json": arguments.json, "--figure": arguments.figure}, arguments.cases)
+    drawing.check(arguments.figure)
     cases = command.read(
         arguments.cases, arguments.requests, arguments.closed_loop, arguments.static_batch, arguments.server
     )
@@ -59,11 +63,11 @@ def _validate(arguments: argparse.Namespace) -> int:
     found = command.validate(cases, arguments.workers, tell, command.peer_file_of(arguments.cases))
     command.write(found, arguments.out)
     if arguments.json is not None:
-        from llmqsim.validate.told import told
-
         write_json(told(found), arguments.json)
     if arguments.page is not None:
         write_text(arguments.page, page(found, _called(arguments)))
+    if arguments.figure is not None and found.ran:
+        figures.draw("validate", told(found), arguments.figure)
     print(screen(found))
     if not found.ran:
         raise DataError(*_nothing_ran(found.why_none, len(cases), arguments.out))

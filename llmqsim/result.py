@@ -5,6 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -116,6 +117,15 @@ class Result:
     def without_requests(self) -> Result:
         """The same with its figures alone, made now: it takes no memory for requests, and can't show them."""
         return replace(self, told=self.summary(), table=NoRequests())
+
+    @cached_property
+    def plot(self) -> Any:
+        """What can be drawn of this run: `result.plot.queue()`, `.latency(metric="e2e")` ..., each returns matplotlib axes."""
+        return import_module("llmqsim.report.plots").Plots(self)  # report/ lies above; it is looked up when asked for
+
+    def _repr_html_(self) -> str:
+        """The run in short, for a notebook."""
+        return import_module("llmqsim.report.notebook").of_result(self)
 
     def to_frame(self) -> pd.DataFrame:
         """One row a request: times in seconds, NaN for what never happened, outcome and reason as words.

@@ -10,10 +10,11 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "llmqsim"
 
 FOUNDATION = {
-    "errors", "files", "formats", "stamps", "terminal", "units", "registry", "rng", "version", "jit", "memory",
+    "answers", "errors", "files", "formats", "stamps", "terminal", "units", "registry", "rng", "version", "jit", "memory",
 }  # fmt: skip
 DATA = {"requests", "packed", "caveats", "records", "options", "clients", "clock", "presets"}
 MAY_IMPORT: dict[str, set[str]] = {
+    "answers": set(),
     "errors": set(),
     "files": {"errors"},
     "formats": {"errors"},

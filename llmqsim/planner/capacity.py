@@ -7,6 +7,7 @@ import os
 from itertools import pairwise
 from typing import Any
 
+from llmqsim.answers import answer_of
 from llmqsim.errors import UserError
 from llmqsim.metrics import slo, stats
 from llmqsim.planner.bounds import Bounds
@@ -29,6 +30,7 @@ LEAST_SHARE, MOST_TIMES = 0.1, 3.0
 """of the knee: no load below, or above, is tried with other step times"""
 
 
+@answer_of("capacity")
 def capacity(
     path: str | os.PathLike[str],
     variant: Variants = None,

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from llmqsim.answers import answer_of
 from llmqsim.cluster.alone import alone_for
 from llmqsim.errors import UserError, did_you_mean
 from llmqsim.metrics import stats
@@ -41,6 +42,7 @@ class Contestant:
     seen: list[Seen]
 
 
+@answer_of("compare")
 def compare(
     path: str | os.PathLike[str],
     variants: Sequence[str],

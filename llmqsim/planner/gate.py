@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from llmqsim.answers import answer_of
 from llmqsim.errors import UserError
 from llmqsim.metrics import slo, stats
 from llmqsim.planner import baseline as base
@@ -44,6 +45,7 @@ class Run:
     series: list[Any] | None
 
 
+@answer_of("gate")
 def gate(
     paths: Sequence[str | os.PathLike[str]],
     baseline: str | None = None,

@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from llmqsim.answers import answer_of
 from llmqsim.errors import UserError
 from llmqsim.hardware.prices import parse_prices
 from llmqsim.planner import combinations, splitting
@@ -46,6 +47,7 @@ class Question:
     """what carries KV between the pools; None: splitting.LINK"""
 
 
+@answer_of("size")
 def size(question: Question) -> dict[str, Any]:
     """Size it. Returns plain data, as docs/sizing.md describes. Raises UserError for what can't be asked."""
     started = time.monotonic()

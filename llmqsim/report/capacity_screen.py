@@ -68,9 +68,14 @@ def _row(point: dict[str, Any]) -> str:
 
 
 def draw(told: dict[str, Any], path: str) -> None:
+    """Write the figure as a file. path : .png, .svg or .pdf. Raises UserError."""
+    drawing.save(figure(told), path)
+
+
+def figure(told: dict[str, Any]) -> Any:
     """Goodput and throughput against load above, attainment below, the knee in both. Raises UserError."""
     plot = drawing.pyplot()
-    figure, (above, below) = plot.subplots(2, 1, figsize=(7, 6), sharex=True, layout="constrained")
+    made, (above, below) = plot.subplots(2, 1, figsize=(7, 6), sharex=True, layout="constrained")
     rates = [p["rate_per_s"] for p in told["points"]]
     for name, colour, label in (("throughput", "tab:gray", "completed"), ("goodput", "tab:blue", "goodput")):
         _band(above, told["points"], rates, name, colour, label)
@@ -87,7 +92,7 @@ def draw(told: dict[str, Any], path: str) -> None:
     below.set_ylabel("share of arrivals within the SLO", fontsize=8)
     below.set_xlabel("arrivals per second", fontsize=8)
     above.set_title(f"{told['replications']} replications a load, 95 % intervals", fontsize=9)
-    drawing.save(figure, path)
+    return made
 
 
 def _band(axes: Any, points: list[dict[str, Any]], rates: list[float], name: str, colour: str, label: str) -> None:

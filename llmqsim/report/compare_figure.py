@@ -12,14 +12,19 @@ VERDICT_COLOURS = {"better": "tab:green", "worse": "tab:red", "no difference sho
 
 def draw(told: dict[str, Any], path: str) -> None:
     """Draw what planner.compare returned. path : .png, .svg or .pdf. Raises UserError."""
+    drawing.save(figure(told), path)
+
+
+def figure(told: dict[str, Any]) -> Any:
+    """The matplotlib figure of it."""
     plot = drawing.pyplot()
     variants = list(told["differences"])
-    figure, (left, right) = plot.subplots(1, 2, figsize=(12, 1.5 + 0.32 * len(_rows(told))), layout="constrained")
+    made, (left, right) = plot.subplots(1, 2, figsize=(12, 1.5 + 0.32 * len(_rows(told))), layout="constrained")
     _forest(left, told)
     _lengths(right, told, variants)
     runs = "one run, in batches" if told["replications"] == 1 else f"{told['replications']} paired runs"
-    figure.suptitle(f"{', '.join(variants)} against {told['against']}: {runs}, 95 % intervals", fontsize=10)
-    drawing.save(figure, path)
+    made.suptitle(f"{', '.join(variants)} against {told['against']}: {runs}, 95 % intervals", fontsize=10)
+    return made
 
 
 def _rows(told: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
@@ -35,7 +40,7 @@ def _rows(told: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
 def _forest(axes: Any, told: dict[str, Any]) -> None:
     rows = _rows(told)
     several = len(told["differences"]) > 1
-    for place, (key, name, cell) in enumerate(rows):
+    for place, (key, _name, cell) in enumerate(rows):
         scale = 100.0 if unit(key) == "share" else 100.0 / abs(cell["base"])
         colour = VERDICT_COLOURS.get(cell["verdict"], "tab:blue")
         if cell["low"] is not None:

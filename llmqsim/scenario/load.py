@@ -42,6 +42,12 @@ class Scenario:
     prefix: str = field(default="", compare=False)
     """of a pool seen as a scenario of its own: what its keys begin with in the file"""
 
+    def _repr_html_(self) -> str:
+        """What it sets, for a notebook."""
+        from importlib import import_module
+
+        return import_module("llmqsim.report.notebook").of_scenario(self)  # report/ lies above; looked up when asked for
+
     def where(self, key: str) -> str:
         """Return "file:line" of a dotted key, or of its nearest ancestor that was written."""
         while key and key not in self.places:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -46,9 +47,11 @@ def pages(tmp_path_factory):
         "gate": ("gate", "--replications", 3),
     }  # fmt: skip
     for name, (command, *options) in commands.items():
-        said = llmqsim(command, base, *options, "--json", made / f"{name}.json")
+        outputs = ("--json", made / f"{name}.json", "--figure", made / f"{name}.svg")
+        said = llmqsim(command, base, *options, *outputs)
         assert (made / f"{name}.json").is_file(), said.err
-    said = llmqsim("sweep", made / "g.yaml", "--store", made / "g.sqlite", "--json", made / "sweep.json")
+    outputs = ("--store", made / "g.sqlite", "--json", made / "sweep.json", "--figure", made / "sweep.svg")
+    said = llmqsim("sweep", made / "g.yaml", *outputs)
     assert said.code == 0, said.err
     found = {}
     for name in [*commands, "sweep"]:
@@ -63,6 +66,13 @@ def test_every_page_is_well_formed_and_small(pages):
     for path in pages.values():
         Page(path.read_text(encoding="utf-8")).check_read_aloud()
         assert path.stat().st_size < 3_000_000
+
+
+def test_every_answer_has_a_figure(pages):
+    for name, path in pages.items():
+        if name != "run":
+            drawn = ElementTree.parse(path.with_suffix(".svg")).getroot()
+            assert len(list(drawn.iter("{http://www.w3.org/2000/svg}path"))) > 10, name
 
 
 @pytest.fixture(scope="module")

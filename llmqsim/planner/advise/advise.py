@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from llmqsim.answers import answer_of
 from llmqsim.errors import UserError
 from llmqsim.hardware.prices import parse_prices
 from llmqsim.planner.advise import commands
@@ -30,6 +31,7 @@ FEW_REQUESTS = 500
 """requests a run below which intervals of tails say little"""
 
 
+@answer_of("advise")
 def advise(bench: Bench, prices: Sequence[str] = ()) -> dict[str, Any]:
     """Ask. prices : GPU=DOLLARS of the reader. Returns plain data, as docs/advise.md describes. Raises UserError."""
     started = time.monotonic()
