@@ -41,7 +41,9 @@ def in_flight(table: RequestTable, whole: Window) -> dict:
     sent = (table.arrival_ns != UNSET) & (table.outcome != Outcome.REJECTED) & (table.arrival_ns <= whole.end_ns)
     left = np.where(table.finish_ns != UNSET, table.finish_ns, table.gave_up_ns)[sent]
     left = np.where(left == UNSET, max(whole.end_ns, int(table.arrival_ns[sent].max(initial=0))), left)
-    sends = np.sort(table.arrival_ns[sent])
+    sends = table.arrival_ns[sent]
+    if (sends[1:] < sends[:-1]).any():
+        sends = np.sort(sends)
     inside = np.arange(1, len(sends) + 1) - up_to(np.sort(left), sends)
     total_ns = int(left.sum()) - int(sends.sum())
     return {

@@ -52,6 +52,42 @@ def up_to(times: np.ndarray, looks: np.ndarray) -> np.ndarray:
     return counts
 
 
+def in_order(values: np.ndarray) -> np.ndarray:
+    """The same values, sorted, a copy; int64[n] or float64[n] without NaN.
+
+    Floats that are not negative are in the order of their bits, and whole numbers are sorted twice as fast.
+    """
+    if values.dtype == np.float64:
+        bits = np.ascontiguousarray(values).view(np.int64)
+        if len(bits) and bits.min() >= 0:
+            return np.sort(bits).view(np.float64)
+    return np.sort(values)
+
+
+def quantile(ordered: np.ndarray, q: float) -> float:
+    """`np.quantile` of what is sorted already, to the last bit; ordered : int64[n >= 1], q : in [0, 1]."""
+    place = (len(ordered) - 1) * q
+    below = int(place)
+    share = place - below
+    low, high = ordered[below].item(), ordered[min(below + 1, len(ordered) - 1)].item()
+    return high - (high - low) * (1 - share) if share >= 0.5 else low + (high - low) * share
+
+
+def median(ordered: np.ndarray) -> float:
+    """`np.median` of what is sorted already; ordered : [n >= 1]."""
+    half = len(ordered) // 2
+    return float(ordered[half]) if len(ordered) % 2 else float(ordered[half - 1 : half + 1].mean())
+
+
+def median_count(counts: np.ndarray) -> float:
+    """`np.median` of int64[n >= 1]; by counting where they are not negative and not much larger than there are."""
+    if counts.min() < 0 or counts.max() > 4 * len(counts):
+        return float(np.median(counts))
+    upto = np.cumsum(np.bincount(counts))
+    low, high = (int(np.searchsorted(upto, rank, side="right")) for rank in ((len(counts) - 1) // 2, len(counts) // 2))
+    return (low + high) / 2
+
+
 def percentile(ordered: np.ndarray, percent: int) -> float:
     """Percentile of a sorted, non-empty array in its own unit, by linear interpolation."""
     below, hundredths = divmod((len(ordered) - 1) * percent, 100)
@@ -66,7 +102,7 @@ def describe_ns(values: np.ndarray) -> dict[str, float | int | None]:
     count = len(values)
     if not count:
         return {**dict.fromkeys(KEYS), "n": 0}
-    ordered = np.sort(values)
+    ordered = in_order(values)
     figures: dict[str, float | int | None] = {"mean": exact_sum(values) / (count * NS_PER_S)}
     for percent in PERCENTILES:
         figures[f"p{percent}"] = percentile(ordered, percent) / NS_PER_S

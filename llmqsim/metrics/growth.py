@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from llmqsim.metrics.distribution import up_to
+from llmqsim.metrics.distribution import median_count, up_to
 
 CHECKPOINTS = 40
 """increments that the dispersion is estimated from"""
@@ -78,10 +78,10 @@ def growth(seen: np.ndarray) -> Growth:
     checks = seen[np.linspace(0, n - 1, min(CHECKPOINTS, n - 1) + 1).astype(np.int64)]
     increments = np.diff(checks).astype(np.float64)
     last = seen[-(n // 3) :]
-    usual = max(float(np.median(seen[: 2 * n // 3])), 1.0)
+    usual = max(median_count(seen[: 2 * n // 3]), 1.0)
     return Growth(
         arrivals=n,
-        start=float(np.median(seen[: n // 3])),
+        start=median_count(seen[: n // 3]),
         low=float(last.min()),
         end=float(seen[-1]),
         peak=float(seen.max()),

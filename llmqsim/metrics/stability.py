@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from llmqsim.metrics.distribution import NS_PER_S, ratio
+from llmqsim.metrics.distribution import NS_PER_S, in_order, median, quantile, ratio
 from llmqsim.metrics.gave_up import gave_up
 from llmqsim.metrics.growth import Growth, backlog, growth
 from llmqsim.metrics.spare import SEEN_LOAD, Spare, at_once, spread
@@ -85,15 +85,20 @@ class _Observed:
         """Requests in the system that each arrival finds, int64[n]."""
         return backlog(self.arrival, self.finish)
 
+    @cached_property
+    def waiting(self) -> np.ndarray:
+        """Requests not scheduled yet that each arrival finds, int64[n]."""
+        return backlog(self.arrival, self.scheduled)
+
     def queue(self) -> Growth:
-        return growth(backlog(self.arrival, self.scheduled))
+        return growth(self.waiting)
 
     def spare(self, queue: Growth, lost: int = 0) -> Spare:
         """Evidence that more could have been served. The dispersion: as the queue shows it, at least that of independent
         gaps and services; until the server has filled up, who is taken up at once says nothing."""
         first = int(np.searchsorted(self.arrival, self.arrival[0] + FILLED * self.service_ns, side="right"))
         told = np.flatnonzero(self.at_once[first:])
-        inside = max(1, int((self.inside - backlog(self.arrival, self.scheduled)).max()))
+        inside = max(1, int((self.inside - self.waiting).max()))
         bursts = spread(np.diff(self.arrival))
         noise = max(queue.dispersion, bursts + self.service_spread)
         return Spare(int(told[-1]) + 1 if len(told) else 0, len(told), noise, inside, self.replicas, bursts, lost)
@@ -189,23 +194,24 @@ def _observe(table: RequestTable, served: np.ndarray, patient: bool = True) -> _
     left = table.gave_up_ns[served]
     finish = np.where((finish == UNSET) & ((scheduled != UNSET) | (not patient)), left, finish)
     started = np.where(scheduled == UNSET, NEVER if patient else np.where(left == UNSET, NEVER, left), scheduled)
-    order = np.flatnonzero(done)
+    order, ordered = np.flatnonzero(done), in_order(service)
+    median_ns = int(median(ordered))
 
     def p90_of_first(arrivals: int) -> int:
         first = service[: np.searchsorted(order, max(arrivals, 20))]
-        return int(np.quantile(first if len(first) else service, 0.9))
+        return int(quantile(in_order(first) if len(first) else ordered, 0.9))
 
     return _Observed(
         arrival=due_ns,
         scheduled=started,
         finish=np.where(finish == UNSET, NEVER, finish),
         answered=done,
-        service_ns=int(np.quantile(service, 0.9)),
-        median_service_ns=int(np.median(service)),
+        service_ns=int(quantile(ordered, 0.9)),
+        median_service_ns=median_ns,
         early_service_ns=p90_of_first(len(done) // 3),
         fresh_service_ns=p90_of_first(len(done) // 20),
         service_spread=spread(service),
-        at_once=at_once(due_ns, started, table.wait_step_ns[served], int(np.median(service))),
+        at_once=at_once(due_ns, started, table.wait_step_ns[served], median_ns),
         replicas=len(np.unique(table.replica[served][done])),
     )
 

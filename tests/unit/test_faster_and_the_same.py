@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from llmqsim.metrics.distribution import exact_sum, up_to
+from llmqsim.metrics.distribution import exact_sum, in_order, median, median_count, quantile, up_to
 from llmqsim.scenario import source
 from llmqsim.workload.table_file import load_preset, preset_names
 
@@ -34,6 +34,22 @@ def test_counts_up_to_each_look_with_ties():
     for times, looks in ((0, 5), (5, 0), (1, 1), (300, 200), (50, 400)):
         have, seen = np.sort(generator.integers(0, 60, times)), np.sort(generator.integers(0, 60, looks))
         assert up_to(have, seen).tolist() == np.searchsorted(have, seen, side="right").tolist()
+
+
+def test_ranks_of_what_is_sorted_are_numpys():
+    generator = np.random.default_rng(0)
+    for rows in (1, 2, 3, 20, 21, 47, 60):
+        for most in (3, 10**9, 10**17):
+            values = generator.integers(0, most, rows)
+            ordered = np.sort(values)
+            for q in (0.9, 0.5, 0.1, 0.37, 0.0, 1.0):
+                assert quantile(ordered, q) == np.quantile(values, q)
+            assert median(ordered) == np.median(values)
+            assert median_count(values) == np.median(values)
+            assert median_count(values % (rows + 3)) == np.median(values % (rows + 3))
+            assert median_count(values - most // 2) == np.median(values - most // 2)
+            for floats in (values / 7, values / 7 - most / 20):
+                assert in_order(floats).tobytes() == np.sort(floats).tobytes()
 
 
 @pytest.mark.parametrize("name", preset_names())
