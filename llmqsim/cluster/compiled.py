@@ -20,10 +20,10 @@ from llmqsim.engine.compiled.routers.doors import DOORS
 from llmqsim.engine.compiled.routers.forms import ROUTERS, Router
 from llmqsim.engine.compiled.victims import VICTIMS
 from llmqsim.engine.deployment import Deployment
+from llmqsim.packed import PIECE_ROWS
 from llmqsim.policies.ordering import Fcfs
 from llmqsim.policies.protocol import FixedKeys, Routing
 from llmqsim.records import GapHistogram, ReplicaUsage
-from llmqsim.packed import PIECE_ROWS
 from llmqsim.registry import name_of
 from llmqsim.requests import COLUMNS, GIVEN, INDEX, UNSET, Outcome, Reason, RequestTable
 
@@ -34,6 +34,7 @@ KNOWN = {
 """scenario key -> (field of Deployment, policies that have a compiled form)"""
 
 
+PLAIN = Clients()
 SENDING = [INDEX["arrival_ns"], INDEX["intended_ns"]]
 
 
@@ -45,6 +46,8 @@ def why_not(table: RequestTable, deployment: Deployment, clients: Clients) -> st
         return f"engine.batching '{name_of('batching', deployment.batching)}'"
     if deployment.ordering.preempts and not batchers.takes_ranks(deployment.batching):
         return f"engine.ordering '{name_of('ordering', deployment.ordering)}', which preempts, beside this engine.batching"
+    if deployment.ordering.swaps_ahead:
+        return f"engine.ordering '{name_of('ordering', deployment.ordering)}' with proactive swapping"
     if not orders.knows(deployment.ordering, table):
         return f"engine.ordering '{name_of('ordering', deployment.ordering)}'"
     for key, (field, forms) in KNOWN.items():
@@ -90,7 +93,7 @@ class CompiledCluster:
     """One run's machinery, with the same face as Cluster. Raises NotCompiled from `run` with the table as it was."""
 
     def __init__(
-        self, table: RequestTable, deployment: Deployment, keep_steps: bool = False, clients: Clients = Clients()
+        self, table: RequestTable, deployment: Deployment, keep_steps: bool = False, clients: Clients = PLAIN
     ):
         self.table = table
         self.gaps = GapHistogram(len(table.classes))

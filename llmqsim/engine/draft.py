@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from llmqsim.engine import rules, swap
+from llmqsim.engine import ahead, rules, swap
 from llmqsim.engine.plan import StepPlan
 from llmqsim.engine.queue import WaitingQueue
 from llmqsim.engine.sequence import Sequence, Stage
@@ -28,6 +28,8 @@ class StepDraft:
         self.plan = StepPlan(replica.longest_tokens)
         self.preempted = False
         self.exhausted = False
+        self.swaps_ahead = replica.order.policy.swaps_ahead
+        self._went_out = False
         self.loads = False
         """has anyone taken blocks for KV that is to come?"""
         self.blocked_by = rules.WAIT_STEP
@@ -37,6 +39,8 @@ class StepDraft:
         """Give a running request its next tokens; preempt while the pool is short of their blocks."""
         replica = self._replica
         if request.stage is not Stage.RUNNING or (replica.one_token_at_a_time and request.awaited_tokens):
+            return False
+        if self.swaps_ahead and self._place() != rules.ADMITTED:
             return False
         want = rules.want_tokens(
             request.known_tokens,
@@ -50,6 +54,8 @@ class StepDraft:
         need = rules.new_blocks(request.computed_tokens, want, request.kv_blocks, replica.options.block_size)
         while replica.pool.free_blocks < spare_blocks or not replica.pool.take(request, need):
             victim = replica.victim()
+            if self.swaps_ahead and victim is request:
+                return False  # it keeps what it has, and may be copied while others run
             self.preempt(victim)
             if victim is request:
                 self.exhausted = True
@@ -68,7 +74,7 @@ class StepDraft:
         """Let a waiting request enter with its first tokens, or note what keeps it out."""
         replica = self._replica
         options, pool = replica.options, replica.pool
-        refused_by = rules.has_place(len(replica.running), options.max_num_seqs, self.budget)
+        refused_by = self._place()
         if refused_by != rules.ADMITTED:
             return self._refuse(refused_by)
         if replica.waits_for_token and request.awaited_tokens:  # preempted while its token was under way
@@ -97,14 +103,18 @@ class StepDraft:
     def displace(self, request: Sequence) -> bool:
         """Preempt running requests that rank behind a waiting one, the last first, until it can enter.
 
-        False, and nobody is touched, where that would not be enough. Who has made no token since it last entered stays.
+        False, and nobody is touched, where that would not be enough. Who has made no token since it last entered stays,
+        unless the ordering swaps ahead: then the first of the list has its token in every step.
         """
         replica = self._replica
         options = replica.options
-        behind = [s for s in replica.order.behind(request) if s.row not in self.plan.rows]
+        behind = [s for s in replica.order.behind(request, self.swaps_ahead) if s.row not in self.plan.rows]
         tokens = request.known_tokens if options.scheduler_reserve_full_isl else min(request.known_tokens, self.budget)
         need = rules.blocks_for(tokens, options.block_size) + replica.watermark_blocks
-        slots, free = options.max_num_seqs - len(replica.running), replica.pool.free_blocks
+        if self.swaps_ahead and request.swapped_blocks:  # as rules.may_return has it
+            need = request.swapped_blocks + replica.watermark_blocks + bool(replica.running)
+        taken = 0 if self.swaps_ahead else len(replica.running)
+        slots, free = options.max_num_seqs - taken, replica.pool.free_blocks
         chosen: list[Sequence] = []
         while (slots < 1 or free < need) and len(chosen) < len(behind):
             victim = behind[len(chosen)]
@@ -155,11 +165,32 @@ class StepDraft:
         self.budget += self.plan.take_back(victim)
         self._replica.pool.forget(victim, victim.hit_tokens if last else victim.computed_tokens)
         self.plan.copied_blocks += self._replica.preempt(victim, last)
+        self._went_out = True
+
+    @property
+    def is_full(self) -> bool:
+        """Has the step no slot or no token left?"""
+        return self._place() != rules.ADMITTED
+
+    @property
+    def holds_new(self) -> bool:
+        """Is the host's memory too full for new requests to enter beside others?"""
+        return ahead.holds_new(self._replica) and bool(self._replica.running or self._replica.swapped)
+
+    def copy_ahead(self) -> None:
+        """Choose the copies that go on while the step runs."""
+        if self.plan.rows:
+            ahead.copy(self._replica, self.plan, self._went_out)
+
+    def _place(self) -> int:
+        """Is there a slot and a token for one more?"""
+        taken = len(self.plan.rows if self.swaps_ahead else self._replica.running)
+        return rules.has_place(taken, self._replica.options.max_num_seqs, self.budget)
 
     def swap_in(self, request: Sequence) -> bool:
         """Bring a swapped request's blocks back, if a slot, its blocks and one more are free; `grow` it afterwards."""
         replica = self._replica
-        if rules.has_place(len(replica.running), replica.options.max_num_seqs, self.budget) != rules.ADMITTED:
+        if self._place() != rules.ADMITTED:
             return False
         blocks = swap.back(replica, request)
         self.plan.copied_blocks += blocks
@@ -223,6 +254,11 @@ class View:
     def ranks(self) -> bool:
         """Does the ordering preempt?"""
         return self._replica.order.policy.preempts
+
+    @property
+    def swaps_ahead(self) -> bool:
+        """Does the ordering swap ahead of need?"""
+        return self._draft.swaps_ahead
 
     def ranked(self) -> Iterable[Sequence]:
         """Everybody who is here, in one list by the ordering's keys of now."""

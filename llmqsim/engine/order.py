@@ -67,8 +67,9 @@ class Order:
         inside = sorted([*self.running, *self.swapped], key=self.rank)
         return merge(inside, list(self._replica.queue.everybody()), key=self.rank)
 
-    def behind(self, request: Sequence) -> list[Sequence]:
+    def behind(self, request: Sequence, all_of_them: bool = False) -> list[Sequence]:
         """Running requests that rank behind a waiting one and have made a token since they entered, the last first."""
         place = self.rank(request)
-        moved = [s for s in self._replica.running if s.known_tokens > s.entered_with and self.rank(s) > place]
+        running = [s for s in self._replica.running if all_of_them or s.known_tokens > s.entered_with]
+        moved = [s for s in running if self.rank(s) > place]
         return sorted(moved, key=self.rank, reverse=True)

@@ -34,6 +34,8 @@ class StepPlan:
     """of these, to be loaded from the host before the step runs"""
     copied_blocks: int = 0
     """KV blocks copied to or from the host before the step runs"""
+    ahead_blocks: int = 0
+    """KV blocks copied to or from the host while it runs"""
     saved_ns: int = 0
     """host time that a step without a scheduler call does without"""
     loads: list[Sequence] = field(default_factory=list)

@@ -12,6 +12,8 @@ from llmqsim.kv.transfer import HostLink
 def duration_ns(plan: StepPlan, cost: StepCost, link: HostLink, block_size: int, repeated_blocks: int = 0) -> int:
     """Nanoseconds of a step whose rows are known, copies of KV blocks between host and GPU included.
 
+    Copies that somebody needs come before it; those ahead of need go on beside it.
+
     repeated_blocks : blocks that requests read beside another that brought them from memory.
     """
     decodes = plan.decode_requests + plan.idle_rows
@@ -32,5 +34,7 @@ def duration_ns(plan: StepPlan, cost: StepCost, link: HostLink, block_size: int,
         plan.sampled_rows + plan.idle_rows,
         plan.running,
     )
+    if plan.ahead_blocks:
+        duration = max(duration, link.copy_ns(plan.ahead_blocks))
     copied = plan.copied_blocks + plan.loaded_tokens // block_size
     return duration + link.copy_ns(copied) if copied else duration

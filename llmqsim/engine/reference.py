@@ -224,14 +224,15 @@ class ReferenceReplica:
         self.queue.blocked(rules.WAIT_KV if draft.preempted else draft.blocked_by)
         usage, plan = self.usage, draft.plan
         plan.waiting, plan.kv_blocks = self.waiting, self.pool.held_blocks
-        usage.running_peak = max(usage.running_peak, len(self.running))
+        running = len(plan.rows if draft.swaps_ahead else self.running)
+        usage.running_peak = max(usage.running_peak, running)
         usage.waiting_peak = max(usage.waiting_peak, plan.waiting)
         usage.kv_blocks_peak = max(usage.kv_blocks_peak, plan.kv_blocks)
         if not plan.rows:
             self.incoming.begin()
             return None
         self.incoming.carried_by(plan)
-        plan.running = len(self.running) + len(self._ended)
+        plan.running = running + len(self._ended)
         plan.duration_ns = self._duration_ns(plan)
         self.order.ran(plan)
         return plan

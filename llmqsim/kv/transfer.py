@@ -60,7 +60,7 @@ class HostPool:
     """Counts the host blocks that swapped requests hold."""
 
     def __init__(self, blocks: int):
-        self.free_blocks = blocks
+        self.blocks = self.free_blocks = blocks
 
     def take(self, blocks: int) -> bool:
         """Take this many, or none at all (False)."""

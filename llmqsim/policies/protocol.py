@@ -78,7 +78,7 @@ class Batching(ABC):
         """Fill the draft."""
 
 
-class Ordering(ABC):
+class Ordering:
     """Who is next in the waiting queue? Base of ordering policies: smaller keys first; ties by row.
 
     An ordering with fixed keys needs `key` alone (and `late_key`, `fixed_keys`). One that looks again sets `reviews`,
@@ -89,6 +89,8 @@ class Ordering(ABC):
     """does a preempted request wait at the front (vLLM's fcfs), or where its key puts it?"""
     preempts = False
     """does a waiting request that ranks before a running one take its place? (batching policies with `takes_ranks`)"""
+    swaps_ahead = False
+    """do those without a slot keep their KV on the GPU, and are they copied to the host and back ahead of need?"""
     reviews = False
     """are the methods from `start` to `ran` called?"""
     needs: tuple[str, ...] = ()
@@ -202,7 +204,7 @@ class Routing(ABC):
     def choose(self, state: list, request: RoutedRequest, replicas: Sequence[RouterView]) -> int:
         """The index of one of the views."""
 
-    def finished(self, state: list, request: RoutedRequest, index: int) -> None:
+    def finished(self, state: list, request: RoutedRequest, index: int) -> None:  # noqa: B027  (few routers ask)
         """A request that was sent to this replica has ended, or was taken back."""
 
 

@@ -72,6 +72,8 @@ class ReplicaView(Protocol):
     """KV blocks that must stay free when a request enters beside others"""
     chunked_prefill: bool
     """may a prompt be split over several steps?"""
+    swaps_ahead: bool
+    """does the ordering swap ahead of need? then more requests run than a step has slots for"""
     ranks: bool
     """does the ordering preempt? then running requests have a place in its order, too"""
 
@@ -132,6 +134,14 @@ class StepDraft(Protocol):
         False, and nobody is touched, where that would not be enough. Who has made no token since it last entered is
         never displaced: every entry brings a token, so that no run goes round in circles.
         """
+
+    is_full: bool
+    """has the step no slot or no token left?"""
+    holds_new: bool
+    """is the host's memory too full for new requests? (orderings that swap ahead)"""
+
+    def copy_ahead(self) -> None:
+        """Choose the copies between GPU and host that go on while the step runs."""
 
     def swap_in(self, request: RequestView) -> bool:
         """Bring a swapped request back into the running list if slot, budget and memory allow; then `grow` it."""

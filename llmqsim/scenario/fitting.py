@@ -26,6 +26,12 @@ def of_servers(deployment) -> Iterator[Finding]:
             "preempts running requests for waiting ones, and this engine.batching has no place for that; use continuous, "
             "or an ordering that lets them finish",
         )
+    if getattr(ordering, "swaps_ahead", False) and not deployment.preemption.swaps:
+        yield (
+            "engine.ordering",
+            "swaps ahead of need (proactive), and this engine.preemption recomputes; use one that swaps, such as "
+            "swap_newest (presets up to vllm-0.6, with engine.batching: continuous), or proactive: false",
+        )
     if getattr(batching, "needs_chunks", False) and not deployment.options.enable_chunked_prefill:
         yield "engine.batching", "splits prompts, and engine.enable_chunked_prefill is false; set it to true"
 

@@ -1,14 +1,17 @@
-"""FastServe in fifty lines: skip-join queues and proactive swapping as the paper and its published scheduler state them.
+"""FastServe in some fifty lines: skip-join queues and proactive swapping as the paper and its published scheduler state them.
 
 Skip-join: level p has the quantum q * 2^p; a job joins the highest level whose quantum covers its first iteration. Each
 iteration serves, from the highest level down and first come, first served within one, up to `batch` jobs whose keys and
-values are on the GPU, or new ones for which there is room. A job that has used up its quantum goes one level down, to the
-tail; else it keeps its place. Who has not been served for `starve` seconds goes to the front of the highest level.
+values are on the GPU, or for which there is room. A job whose time in iterations exceeds its quantum goes one level down,
+to the tail; else it keeps its place. Who was in no iteration for `starve` goes to the front of the highest level.
 
-Swapping: no job computes anything twice. When free blocks fall below `keep`, jobs that are not served are copied out, the
-last of the order first, while the iteration runs. In an iteration with no copy out, those in the host's memory are
-brought in, the first of the order first, as long as `keep` blocks stay free: they are there before their turn comes. With
-`keep` 0 and no bringing in ahead, the same scheduler swaps only when somebody lacks room: reactively.
+Swapping: no job computes anything twice. When fewer than `batch` blocks are free, jobs that are not served are copied out,
+the last of the order first, while the iteration runs. In one with no copy out, those in the host's memory are brought in,
+the first of the order first, as long as `batch` blocks stay free: they are there before their turn comes. Only who lacks
+room when its turn has come takes that of jobs behind it, and then the iteration waits for the copies.
+
+Left open by that statement and taken from the engine: a request's last token has no keys yet; one that comes back needs a
+block more than it has, unless nobody is there; behind the first for whom there is no room, or who gave his to another, only those on the GPU are served.
 """
 
 from __future__ import annotations
@@ -16,66 +19,82 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
-@dataclass
+@dataclass(eq=False)
 class Job:
-    arrival: float
+    """A request; times in any unit. where : "new", "gpu" or "host"."""
+
+    arrival: int
     prompt: int
     output: int
     level: int = 0
-    spent: float = 0.0
+    spent: int = 0
     made: int = 0
     where: str = "new"
-    last: float = 0.0
-    end: float = 0.0
+    last: int = 0
+    end: int = 0
 
-    def blocks(self, block: int, more: int = 0) -> int:
-        """Blocks for what it has computed and `more` tokens."""
-        return -(-(self.prompt + self.made + more) // block)
+    def blocks(self, size: int, ahead: int = 0) -> int:
+        """For what it has computed and, ahead = 1, its next token."""
+        return -(-(self.prompt + max(0, self.made - 1) + ahead * (self.made > 0)) // size)
 
 
-def serve(jobs, *, batch, blocks, block, keep, quantum, levels, starve, step_s, prefill_s, proactive=True):
-    """Run all jobs; returns (jobs with `end` set, copies out). step_s(new prompt tokens, jobs) : of an iteration."""
-    coming, order, now, out = sorted(jobs, key=lambda job: job.arrival), [], 0.0, 0
+def serve(jobs, *, batch, blocks, size, quantum, levels, starve, step, prefill, copy):
+    """Run all jobs; returns (copies out and in ahead of need, and in need). Sets `end` of each job.
+
+    step(prompt tokens, decoding jobs) and prefill(prompt tokens) : times. copy : time of a block.
+    """
+    coming, order, now, ahead, needed = sorted(jobs, key=lambda job: job.arrival), [], 0, 0, 0
     while coming or order:
-        if not order:
-            now = max(now, coming[0].arrival)
+        now = now if order else max(now, coming[0].arrival)
         while coming and coming[0].arrival <= now:
             job = coming.pop(0)
-            job.level = next((p for p in range(levels - 1) if prefill_s(job.prompt) <= quantum * 2**p), levels - 1)
+            job.level = next((p for p in range(levels - 1) if prefill(job.prompt) <= quantum * 2**p), levels - 1)
             job.last = now
             order.append(job)
-        starved = [job for job in order if job.level > 0 and now - job.last >= starve]
-        for job in starved:
-            job.level, job.spent = 0, 0.0
-        order = sorted(starved + [job for job in order if job not in starved], key=lambda job: job.level)
-        held = {id(job): job.blocks(block) for job in order if job.where == "gpu"}
-        free, served, moved = blocks - sum(held.values()), [], False
-        for job in order[:batch] if proactive else order:
-            if len(served) == batch:
-                break
-            need = job.blocks(block, 0 if job.where == "new" else 1) - held.get(id(job), 0)
-            for victim in reversed(order):  # room is made at once: the last of the order goes
-                if need <= free or victim is job or victim in served:
-                    break
-                if victim.where == "gpu":
-                    victim.where, free, out, moved = "host", free + held.pop(id(victim)), out + 1, True
-            if need > free:
-                break
-            free, held[id(job)], job.where = free - need, held.get(id(job), 0) + need, "gpu"
+        order.sort(key=lambda job: job.level)
+        for job in [job for job in order if now - job.last >= starve]:
+            order.remove(job)
+            order.insert(0, job)
+            job.level, job.spent, job.last = 0, 0, now
+        free = blocks - sum(job.blocks(size) for job in order if job.where == "gpu")
+        served, lost, entry, waits, beside = [], [], True, 0, 0
+        for place, job in enumerate(order):
+            entry = entry and job not in lost
+            if len(served) == batch or (job.where != "gpu" and not entry):
+                continue
+            need = job.blocks(size, 1) - (job.blocks(size) if job.where == "gpu" else 0)
+            others = any(other.where == "gpu" for other in order)
+            asks = job.blocks(size) + others if job.where == "host" else need
+            behind = [other for other in reversed(order[place + 1 :]) if other.where == "gpu"]
+            if free + sum(other.blocks(size) for other in behind) < asks:
+                entry = entry and job.where == "gpu"
+                continue
+            while free < asks:
+                victim = behind.pop(0)
+                victim.where = "host"
+                lost.append(victim)
+                free, waits = free + victim.blocks(size), waits + victim.blocks(size)
+            waits += job.blocks(size) if job.where == "host" else 0
+            free, job.where = free - need, "gpu"
             served.append(job)
-        for victim in reversed(order):
-            if proactive and free < keep and victim.where == "gpu" and victim not in served:
-                victim.where, free, out, moved = "host", free + held.pop(id(victim)), out + 1, True
-        for job in order:
-            need = job.blocks(block)
-            if proactive and not moved and job.where == "host" and free - need >= keep:
-                job.where, free = "gpu", free - need
-        now += (took := step_s(sum(job.prompt for job in served if job.made == 0), len(served)))
+        for victim in [job for job in reversed(order) if job.where == "gpu" and job not in served]:
+            if free < batch:
+                victim.where = "host"
+                lost.append(victim)
+                free, beside = free + victim.blocks(size), beside + victim.blocks(size)
+        for job in [job for job in order if job.where == "host" and not lost]:
+            if free - job.blocks(size) < batch:
+                break
+            job.where, free, beside = "gpu", free - job.blocks(size), beside + job.blocks(size)
+        prompts = sum(job.prompt for job in served if job.made == 0)
+        took = max(step(prompts, sum(job.made > 0 for job in served)), beside * copy) + waits * copy
+        ahead, needed = ahead + beside, needed + waits
         for job in served:
-            job.made, job.last, job.spent, job.end = job.made + 1, now, job.spent + took, now
-            if job.spent >= quantum * 2**job.level and job.level < levels - 1:
-                job.level, job.spent = job.level + 1, 0.0
+            job.made, job.last, job.spent, job.end = job.made + 1, now, job.spent + took, now + took
+            if job.spent > quantum * 2**job.level and job.level < levels - 1:
+                job.level, job.spent = job.level + 1, 0
                 order.remove(job)
                 order.append(job)
-        order = sorted((job for job in order if job.made < job.output), key=lambda job: job.level)
-    return jobs, out
+        now += took
+        order = [job for job in order if job.made < job.output]
+    return ahead, needed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from llmqsim.policies.batching.ranked import form_ranked
+from llmqsim.policies.batching.ranked import form_ahead, form_ranked
 from llmqsim.policies.batching.swapped import bring_back
 from llmqsim.policies.protocol import Batching, ReplicaView, RequestView, StepDraft
 from llmqsim.registry import register
@@ -25,7 +25,8 @@ class Continuous(Batching):
     def form(self, view: ReplicaView, draft: StepDraft) -> None:
         """Running pass in admission order, then, if memory was enough for all of them, the waiting pass."""
         if view.ranks:
-            form_ranked(view, draft)
+            form = form_ahead if view.swaps_ahead else form_ranked
+            form(view, draft)
             return
         for request in view.running:
             if draft.exhausted:

@@ -113,13 +113,20 @@ class Mlfq(Ordering):
     Level p has a quantum of quantum_s x 2^p. A new request joins the first level whose quantum covers the prefill of its
     prompt alone. The best level runs first; a request goes to the end of the next level once its time in steps exceeds
     the quantum (the last level has none), and to the front of level 0 when it was in no step for `starvation_s`.
-    Preempts at every step. Source: FastServe (Wu et al. 2023; docs/engine_semantics.md). There memory is swapped ahead of
-    need; here whoever gives way goes where engine.preemption says.
+    Preempts at every step. Source: FastServe (Wu et al. 2023; docs/engine_semantics.md).
+
+    proactive : false: whoever gives way loses its memory and goes where engine.preemption says; where that is
+    recomputing, so much is computed again under load that the service collapses. true, as published: who gives its slot
+    away keeps its KV on the GPU while there is room; while a step runs, the last of the order are copied to the host until
+    as many blocks are free as a step has slots, or else the first come back. New requests wait while less than a tenth of
+    the host's memory is free. Needs engine.preemption swap_newest (presets up to vllm-0.6, with engine.batching:
+    continuous); only the reference engine has it.
     """
 
     quantum_s: float = param(0.010, above=0, most=1e6)
     levels: int = param(10, least=1, most=60)
     starvation_s: float = param(3.0, above=0, most=1e9)
+    proactive: bool = False
     costs: Any = bound()
 
     reviews = True
@@ -176,6 +183,11 @@ class Mlfq(Ordering):
     def late_key(self, request: RequestView, now_ns: int) -> tuple[int, int]:
         """Behind all levels."""
         return self.levels, now_ns
+
+    @property
+    def swaps_ahead(self) -> bool:
+        """As the parameter says."""
+        return self.proactive
 
     @property
     def first_quantum_ns(self) -> int:
