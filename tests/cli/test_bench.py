@@ -76,5 +76,5 @@ def test_the_cases_that_compile_call_every_kernel():
     from llmqsim.workload import kernels as lengths
 
     measure.compile_all()
-    tops = (sending.run, loop.run, figures.add_floats, figures.count_up_to, lengths.draw)
+    tops = (sending.entry, loop.entry, figures.add_floats, figures.count_up_to, lengths.draw)
     assert all(getattr(top, "signatures", True) for top in tops)

@@ -106,8 +106,8 @@ MUTATIONS: dict[str, tuple[str, str, str, str]] = {
     "doors: all that ever finished has finished of late": (
         "routers/door.py",
         "finished_of_late",
-        "while line.first >= 0 and end_at(arena, router_at(arena, run.router).ended, line.first).time_ns <= since_ns:",
-        "while line.first >= 0 and end_at(arena, router_at(arena, run.router).ended, line.first).time_ns < 0:",
+        "while line.first_row >= 0 and end_at(arena, router_at(arena, run.router).ended, line.first_row).time_ns <= since_ns:",
+        "while line.first_row >= 0 and end_at(arena, router_at(arena, run.router).ended, line.first_row).time_ns < 0:",
     ),
     "doors: one more may wait": (
         "routers/door.py",

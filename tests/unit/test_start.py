@@ -28,7 +28,7 @@ def test_nothing_is_compiled_or_loaded_at_import():
     code = "import sys, llmqsim; from llmqsim import load; print(sorted(m for m in sys.modules if m in ('numba', 'pandas')))"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert told.strip() == "[]"
-    code = "import llmqsim.simulation, llmqsim.engine.compiled.sending as k; print(len(k.run.signatures))"
+    code = "import llmqsim.simulation, llmqsim.engine.compiled.sending as k; print(len(k.entry.signatures))"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert told.strip() == "0"
 

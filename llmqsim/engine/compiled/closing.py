@@ -1,8 +1,4 @@
-"""A replica of the compiled engine, from event to event, and requests that are sent to many of them when they are due.
-
-Events of a replica are, in their order within an instant (llmqsim/clock.py): a step ends, a request is delivered, steps
-are formed. batcher : compiled/batchers; router : compiled/routers; other arguments as in step/.
-"""
+"""The clock stops: what is still here is written down. Arguments as in step/."""
 
 from __future__ import annotations
 

@@ -17,4 +17,4 @@ else before `last`; clients send what is due before `first`; the clock stops at 
 def kernel_of(looped: bool, crowded: bool):
     """The kernel for requests that are sent when they are due, for one closed loop, or for clients of all kinds."""
     module = "clients.serving" if crowded else "loop" if looped else "sending"
-    return import_module(f"llmqsim.engine.compiled.{module}").run
+    return import_module(f"llmqsim.engine.compiled.{module}").entry

@@ -140,9 +140,9 @@ def serve(batcher, router, table, run, arena, costs, params, until_ns):
 
 
 @kernel
-def run(batcher, router, table, arena, costs, params, what, first, last):
+def entry(batcher, router, table, arena, costs, params, what, first, last):
     """One closed loop."""
-    world = run_at(arena, 0)
+    run = run_at(arena, 0)
     if what == SEND:
-        return serve(batcher, router, table, world, arena, costs, params, first)
-    return close_all(batcher, table, world, arena, first)
+        return serve(batcher, router, table, run, arena, costs, params, first)
+    return close_all(batcher, table, run, arena, first)

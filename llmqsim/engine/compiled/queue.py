@@ -1,12 +1,12 @@
 """A waiting queue sorted by (rank, level, value, row): what engine/queue.py keeps as a list, as a pairing heap.
 
-Each row of the request table has one entry (ENTRY words), so that the heap of every replica is made of links alone:
-replica.top is its first row, entry.child and entry.sibling lead on. Where nothing but arrival counts and nobody is sent to the back, a
-replica needs no heap (step/entry): waiting rows are then those between two cursors.
+Each row of the request table has one entry, so that the heap of every replica is made of links alone: `replica.top` names
+its first row, `child` and `sibling` lead on. Where nothing but arrival counts and nobody is sent to the back, a replica
+needs no heap (step/entry.py): waiting rows are then those between two cursors.
 
-Whoever leaves from the middle (its client gave up, or its last token was under way) is only marked NOT_IN_LINE and
-dropped when it comes to the top. entry.next_row chains rows in the order in which they were sent to their replica. Arguments as in
-step/.
+Whoever leaves from the middle (its client gave up, or its last token was under way) is only marked NOT_IN_LINE and dropped
+when it comes to the top. `next_row` chains rows in the order in which they were sent to their replica. top : of a heap
+(Heap); other arguments as in step/.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def meld_children(run, arena, top):
 
 @kernel
 def put_into(run, arena, top, row):
-    """A row whose key is written joins the heap whose first row stands in the word `top`."""
+    """A row whose key is written joins a heap."""
     entry = entry_at(arena, run.queue, row)
     entry.child = entry.sibling = entry.before = NOBODY_IN_LINE
     top.first = meld(run, arena, row, top.first)
@@ -80,7 +80,7 @@ def put_into(run, arena, top, row):
 
 @kernel
 def pop_from(run, arena, top):
-    """Take the first off such a heap; returns it."""
+    """Take the first off a heap; returns it."""
     row = top.first
     top.first = meld_children(run, arena, row)
     entry_at(arena, run.queue, row).rank = NOT_IN_LINE
@@ -89,7 +89,7 @@ def pop_from(run, arena, top):
 
 @kernel
 def take_out(run, arena, top, row):
-    """Take a row from anywhere in such a heap."""
+    """Take a row from anywhere in a heap."""
     if top.first == row:
         pop_from(run, arena, top)
         return
@@ -109,7 +109,7 @@ def take_out(run, arena, top, row):
 
 @kernel
 def first_of(run, arena, top):
-    """The first of such a heap, NOBODY_IN_LINE if it is empty; who was only marked is dropped."""
+    """The first of a heap, NOBODY_IN_LINE if it is empty; who was only marked is dropped."""
     while top.first >= 0 and entry_at(arena, run.queue, top.first).rank == NOT_IN_LINE:
         pop_from(run, arena, top)
     return top.first
@@ -175,7 +175,7 @@ def head(run, arena, replica):
 
 @kernel
 def lift(run, arena, replica):
-    """Take the top off for a moment (orders/kernels.put_back); returns it. It can be chained to others by entry.sibling meanwhile."""
+    """Take the top off for a moment (orders/common.put_back); returns it. It can be chained to others by `sibling` meanwhile."""
     top = head(run, arena, replica)
     rank = entry_at(arena, run.queue, top).rank
     pop(run, arena, replica)

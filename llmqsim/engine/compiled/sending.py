@@ -1,7 +1,5 @@
-"""A replica of the compiled engine, from event to event, and requests that are sent to many of them when they are due.
-
-Events of a replica are, in their order within an instant (llmqsim/clock.py): a step ends, a request is delivered, steps
-are formed. batcher : compiled/batchers; router : compiled/routers; other arguments as in step/.
+"""Requests that are sent when they are due, to the replica that the router chooses. batcher : compiled/batchers; router :
+compiled/routers; other arguments as in step/.
 """
 
 from __future__ import annotations
@@ -82,21 +80,21 @@ def send(router, table, run, arena, costs, row, now):
 
 
 @kernel
-def run(batcher, router, table, arena, costs, params, what, first, last):
+def entry(batcher, router, table, arena, costs, params, what, first, last):
     """Requests that are sent when they are due."""
-    world = run_at(arena, 0)
+    run = run_at(arena, 0)
     if what == SEND:
-        return route(batcher, router, table, world, arena, costs, params, first)
+        return route(batcher, router, table, run, arena, costs, params, first)
     if what == CLOSE:
-        return close_all(batcher, table, world, arena, first)
-    for index in range(world.replicas):
-        replica = replica_at(arena, world.first_replica + index * world.stride)
+        return close_all(batcher, table, run, arena, first)
+    for index in range(run.replicas):
+        replica = replica_at(arena, run.first_replica + index * run.stride)
         if what == OFFER:
             if replica.deliver_row < 0:
-                expect(table, world, replica, next_row(table, world, replica, first - 1))
+                expect(table, run, replica, next_row(table, run, replica, first - 1))
         else:
-            code = advance(batcher, table, world, arena, costs, params, replica, first, last)
+            code = advance(batcher, table, run, arena, costs, params, replica, first, last)
             if code != DONE:
                 return code
-    hear_ends(router, table, world, arena)
+    hear_ends(router, table, run, arena)
     return DONE

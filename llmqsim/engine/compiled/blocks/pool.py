@@ -1,16 +1,4 @@
-"""Blocks of a replica's KV pool: counted, and, with prefix caching, in the order in which free ones are used again.
-
-What kv/prefix.py knows block by block is kept in nodes, and only as far as it can matter:
-
-- a *copy* (node.key >= 0) is one block whose content others may look for, held by node.count requests or free;
-- a *run* (node.key < 0) is node.count free blocks: the leading private blocks of a preempted request (OWNED - slot), which it
-  alone may look for, or blocks that nobody will look for (HASHED, UNHASHED; the host keeps what was in the former).
-
-The free list, used from its head, links free copies and runs. A request's blocks are freed tail first, so that what is
-left of its run is always the leading part. Private blocks that are held are only counted. Copies of one key are a ring in
-the order in which they were computed; prefix/kernels.py finds them. What the host keeps is a list of the same kind, used
-from its head, too: keys (replica.host_keys has the node of each) and runs. Arguments as in step/.
-"""
+"""Blocks are taken and given back. Arguments as in step/."""
 
 from __future__ import annotations
 
@@ -19,8 +7,6 @@ from llmqsim.engine.compiled.blocks.nodes import drop_copy, drop_node, link, new
 from llmqsim.engine.compiled.world.blocks import ENDS, HASHED, NO_NODE, OWNED, UNHASHED, node_at
 from llmqsim.engine.compiled.world.request import request_at
 from llmqsim.jit import kernel
-
-# Taking and giving back.
 
 
 @kernel

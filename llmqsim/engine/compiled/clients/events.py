@@ -1,13 +1,7 @@
-"""Clients of all kinds before compiled replicas: cluster/clients.py in arrays. The simplest kinds have loops of their own
-(`route` in compiled/kernels.py, loop/kernels.py), which know less and are faster.
+"""What clients will do, as a heap of (time, number, client): each event gets the next number when it is thought of.
 
-All goes from one instant to the next together, in the order of clock.py: steps end, then what clients do and what reaches
-a replica happens, then steps are formed. Within an instant, clients' events go in the order in which they were thought of,
-as SimPy's do: each gets the next number (run.number) when it is. Events are a heap of (time, number, client); requests on
-their way are none of them, as they are always delivered in the order of sending. A closed loop's clients that are ready
-in one instant share an event and go by number.
-
-batcher : compiled/batchers; router : compiled/routers; other arguments as in step/.
+A closed loop's clients that are ready in one instant share an event and go by number. Requests on their way are no events,
+as they are always delivered in the order of sending.
 """
 
 from __future__ import annotations

@@ -1,13 +1,9 @@
 """Clients of all kinds before compiled replicas: cluster/clients.py in arrays. The simplest kinds have loops of their own
-(`route` in compiled/kernels.py, loop/kernels.py), which know less and are faster.
+(compiled/sending.py, compiled/loop.py), which know less and are faster.
 
 All goes from one instant to the next together, in the order of clock.py: steps end, then what clients do and what reaches
 a replica happens, then steps are formed. Within an instant, clients' events go in the order in which they were thought of,
-as SimPy's do: each gets the next number (run.number) when it is. Events are a heap of (time, number, client); requests on
-their way are none of them, as they are always delivered in the order of sending. A closed loop's clients that are ready
-in one instant share an event and go by number.
-
-batcher : compiled/batchers; router : compiled/routers; other arguments as in step/.
+as SimPy's do (events.py). batcher : compiled/batchers; router : compiled/routers; other arguments as in step/.
 """
 
 from __future__ import annotations
@@ -138,18 +134,18 @@ def begin(table, run, arena):
 
 
 @kernel
-def run(batcher, router, table, arena, costs, params, what, first, last):
+def entry(batcher, router, table, arena, costs, params, what, first, last):
     """Clients of all kinds."""
-    world = run_at(arena, 0)
+    run = run_at(arena, 0)
     if what == SEND:
-        return serve_all(batcher, router, table, world, arena, costs, params, first)
-    return close_all(batcher, table, world, arena, first)
+        return serve_all(batcher, router, table, run, arena, costs, params, first)
+    return close_all(batcher, table, run, arena, first)
 
 
 @kernel
 def start(table, arena, starts_ns):
     """Clients of loops start, starts_ns int64[clients, 3] : (loop, when, its number); then the first other row is looked at."""
-    world = run_at(arena, 0)
+    run = run_at(arena, 0)
     for place in range(len(starts_ns)):
-        ready_at(world, arena, starts_ns[place, 0], starts_ns[place, 1], starts_ns[place, 2])
-    begin(table, world, arena)
+        ready_at(run, arena, starts_ns[place, 0], starts_ns[place, 1], starts_ns[place, 2])
+    begin(table, run, arena)

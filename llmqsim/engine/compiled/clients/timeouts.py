@@ -1,14 +1,4 @@
-"""Clients of all kinds before compiled replicas: cluster/clients.py in arrays. The simplest kinds have loops of their own
-(`route` in compiled/kernels.py, loop/kernels.py), which know less and are faster.
-
-All goes from one instant to the next together, in the order of clock.py: steps end, then what clients do and what reaches
-a replica happens, then steps are formed. Within an instant, clients' events go in the order in which they were thought of,
-as SimPy's do: each gets the next number (run.number) when it is. Events are a heap of (time, number, client); requests on
-their way are none of them, as they are always delivered in the order of sending. A closed loop's clients that are ready
-in one instant share an event and go by number.
-
-batcher : compiled/batchers; router : compiled/routers; other arguments as in step/.
-"""
+"""Clients that give up. batcher : compiled/batchers; router : compiled/routers; other arguments as in step/."""
 
 from __future__ import annotations
 

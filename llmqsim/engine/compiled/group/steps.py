@@ -1,19 +1,4 @@
-"""The group: all who decode, as one. A step costs O(1), and a request that joins or leaves costs O(log n).
-
-A member gets one token in every step from the one after it joined, so that all it will do is known when it joins:
-
-- its length is request.computed_tokens + (steps formed since request.joined_step, the step it joined at), and so is the context that all of them
-  read together, up to a sum that grows by the number of members in each step;
-- it needs a new block in the steps in which that length is a multiple of the block size: members are counted by
-  (request.computed_tokens - request.joined_step) modulo the block size;
-- it ends with step request.joined_step + what was missing then: a heap of (step, slot);
-- all members had their last token at the last commit: one gap for all of them, with a weight. The worst gap of one is
-  the largest since it joined: a stack of gaps that no later one has reached.
-
-Steps are numbered by replica from 1: replica.usage.steps were committed, replica.usage.steps + replica.steps were formed. Those who don't decode yet
-(`prefilling`) are rows of a step as in step/. When memory is short, the group is closed, and the step is
-formed there. Arguments as in step/.
-"""
+"""A step of the group is formed, with rows for those who don't decode yet, and ends. Arguments as in step/."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ def needs_rows(order: NamedTuple) -> bool:
 
 
 def entries(order: NamedTuple) -> int:
-    """Entries of each row in queues: a second one where waits are timed (orders/kernels.py)."""
+    """Entries of each row in queues: a second one where waits are timed (common.py)."""
     return 2 if needs_rows(order) else 1
 
 

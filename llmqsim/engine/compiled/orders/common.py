@@ -1,8 +1,8 @@
 """What orderings that look again share: requests join the queue with the keys of their time, and get new ones.
 
-Nobody reads the queue but the scheduler, so new requests (replica.coming of them, from replica.coming_row on in the order of sending)
-get their keys when it looks, and preempted ones (a chain from replica.rejoined, by entry.sibling) before it next asks who is first:
-in the order of what has happened, as the reference engine gives them at once. Arguments as in orders/__init__.py.
+Nobody reads the queue but the scheduler, so new requests (`coming` of them, from `coming_row` on in the order of sending) get
+their keys when it looks, and preempted ones (a chain from `rejoined`, by `sibling`) before it next asks who is first: in the
+order of what has happened, as the reference engine gives them at once. Arguments as in orders/__init__.py.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Who can still meet its SLO goes first: GoodputFirst of policies/ordering/deadline.py in arrays.
 
 While a request waits its key changes once at most, from "it can" to "it can't", which only sends it back. So whoever comes
-to the top with a key from before the last look is judged as of then, and nobody else is. replica.memory : how many steps had
-been formed at the last look, replica.tail : when it was. Those that went behind all are judged anew at each look, since a token
-of theirs may still be under way.
+to the top with a key from before the last look is judged as of then, and nobody else is. `memory` : how many steps had been
+formed at the last look, `tail` : when it was. Those that went behind all are judged anew at each look, since a token of
+theirs may still be under way.
 """
 
 from __future__ import annotations

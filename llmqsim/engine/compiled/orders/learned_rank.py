@@ -1,7 +1,7 @@
 """Learned ranks with a guard against starving: LearnedRank of policies/ordering/service.py in arrays.
 
-Who waits has a timer (orders/kernels.py), so that a look sees those that may have starved. replica.memory : nobody inside can
-starve before this step.
+Who waits has a timer (common.py), so that a look sees those that may have starved. `memory` : nobody inside can starve
+before this step.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Skip-join multi-level feedback queue: Mlfq of policies/ordering/service.py in arrays.
 
-Who waits has a timer (orders/kernels.py), so that a look sees those that may have starved. replica.memory : nobody inside can
-starve before this time. replica.tail, replica.first : the last and the first place that was given.
+Who waits has a timer (common.py), so that a look sees those that may have starved. `memory` : nobody inside can starve
+before this time. `tail`, `first` : the last and the first place that was given.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Virtual token counter: Vtc of policies/ordering/service.py in arrays.
 
-Of each tenant: replica.served, weighted tokens; replica.queued_of, requests in the queue; replica.first_of, the first of them, which stands in
-the queue with the tenant's counter, and replica.rest_of, a heap of the others by arrival; replica.members_of, how many are in the group.
-replica.active lists tenants that may have members (replica.actives of them, replica.listed those on the list).
+Of each tenant: `served`, weighted tokens; `queued_of`, requests in the queue; `first_of`, the first of them, which stands in
+the queue with the tenant's counter, and `rest_of`, a heap of the others by arrival; `members_of`, how many are in the group.
+`active` lists tenants that may have members (`actives` of them, `listed` those on the list).
 
 Counters only grow, and who stands in the queue with an old one only has to go back. So whoever comes to the top gets
 the counter of now, and nobody else does. Who is preempted goes to the front, or behind all until the next time that a
-counter has grown: replica.memory, were tokens made since the last look? replica.stale, has one grown since the queue was last read?
-replica.tail : has somebody left who is still counted?
+counter has grown. `memory` : were tokens made since the last look? `stale` : has a counter grown since the queue was last
+read? `tail` : has somebody left who is still counted?
 """
 
 from __future__ import annotations

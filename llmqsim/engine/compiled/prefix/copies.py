@@ -1,9 +1,9 @@
 """Who finds what cached: the keys of prompts that share prefixes, and the copies that requests hold of them.
 
-Keys are numbered 0, 1, ... once for a run (`__init__.py`), so that a look-up reads an array: replica.keys has the first copy of
-each key in a replica, or NO_NODE. A row's keys lie in the arena in order of position; while a request holds copies of
-its leading blocks (request.shared of them), their nodes stand there instead, each of which knows its key. Behind the keys come
-private blocks, of which only a preempted request may still have some. Arguments as in step/.
+Keys are numbered 0, 1, ... once for a run (numbering.py), so that a look-up reads an array: `replica.keys` leads to the first
+copy of each, or NO_NODE. A row's keys lie in the arena in order of position; while a request holds copies of its leading
+blocks (`shared` of them), their nodes stand there instead, each of which knows its key. Behind the keys come private
+blocks, of which only a preempted request may still have some. Arguments as in step/.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ from llmqsim.engine.compiled.world.replica import replica_at
 from llmqsim.engine.compiled.world.request import request_at
 from llmqsim.engine.compiled.world.run import run_at
 from llmqsim.jit import kernel
-
-# A replica.
 
 
 @kernel

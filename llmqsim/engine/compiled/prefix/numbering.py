@@ -1,10 +1,4 @@
-"""Who finds what cached: the keys of prompts that share prefixes, and the copies that requests hold of them.
-
-Keys are numbered 0, 1, ... once for a run (`__init__.py`), so that a look-up reads an array: replica.keys has the first copy of
-each key in a replica, or NO_NODE. A row's keys lie in the arena in order of position; while a request holds copies of
-its leading blocks (request.shared of them), their nodes stand there instead, each of which knows its key. Behind the keys come
-private blocks, of which only a preempted request may still have some. Arguments as in step/.
-"""
+"""Numbers for the keys of a run, and how many leading blocks of each row another one has, too."""
 
 from __future__ import annotations
 

@@ -99,8 +99,8 @@ def finished_of_late(run, arena, since_ns):
     router, total = router_at(arena, run.router), 0
     for index in range(run.replicas):
         line = line_at(arena, router.ends, index)
-        while line.first >= 0 and end_at(arena, router_at(arena, run.router).ended, line.first).time_ns <= since_ns:
-            line.first = end_at(arena, router_at(arena, run.router).ended, line.first).next_row
+        while line.first_row >= 0 and end_at(arena, router_at(arena, run.router).ended, line.first_row).time_ns <= since_ns:
+            line.first_row = end_at(arena, router_at(arena, run.router).ended, line.first_row).next_row
             line.count -= 1
         total += line.count
     return total
@@ -114,9 +114,9 @@ def note_end(table, run, arena, row):
         end_at(arena, router_at(arena, run.router).ended, row),
     )
     end.time_ns, end.next_row = table[FINISH, row] - run.after_ns, -1
-    if line.first < 0:
-        line.first = row
+    if line.first_row < 0:
+        line.first_row = row
     else:
-        end_at(arena, router_at(arena, run.router).ended, line.last).next_row = row
-    line.last = row
+        end_at(arena, router_at(arena, run.router).ended, line.last_row).next_row = row
+    line.last_row = row
     line.count += 1

@@ -208,7 +208,7 @@ class Router:
         if self.door.kind == at.IN_TIME:
             router.ends = first = place["router_ends"]
             router.ended = first + at.Line.words * self._replicas
-            at.Line.columns(arena[first : router.ended])["first"][:] = -1
+            at.Line.columns(arena[first : router.ended])["first_row"][:] = -1
         if form.load == at.MATCH:
             self._fill_memory(router, arena, place)
 

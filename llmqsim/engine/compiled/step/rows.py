@@ -1,7 +1,4 @@
-"""The rows of a step and the slots of requests: where they lie, what a row adds to a drafted step, and how it is taken out.
-
-Arguments as in step/.
-"""
+"""The rows of a step: what a row adds to a drafted step, and how it is taken out. Arguments as in step/."""
 
 from __future__ import annotations
 

@@ -95,8 +95,8 @@ class Line(Record):
     """Requests of a replica that have finished of late, in their order."""
 
     __slots__ = ()
-    first: int  # row, -1: none
-    last: int
+    first_row: int  # -1: none
+    last_row: int
     count: int
 
 
