@@ -139,7 +139,7 @@ def _add_size(commands: Any) -> None:
     size.add_argument("--link", metavar="NAME", help="what carries KV between them (rdma-400g); presets/kv_links.yaml")
     size.add_argument("--minimise", choices=("gpus", "cost"), help="what to make small (cost where there are several GPUs)")
     size.add_argument("--price", action="append", default=[], metavar="GPU=$", help="dollars for a GPU and hour")
-    size.add_argument("--max-replicas", type=whole("--max-replicas"), default=1024, metavar="N", help="(1024)")
+    size.add_argument("--max-replicas", type=whole("--max-replicas"), metavar="N", help="(1024; where the target is near what any number reaches, 4 × what means say)")
     size.add_argument("--no-headroom", action="store_true", help="leave out how much more rate it carries")
     size.add_argument("--seed", type=whole("--seed", 0), metavar="N", help="instead of the scenario's run.seed")
     size.add_argument("--json", metavar="OUT", help="write the answer as JSON")
@@ -177,7 +177,7 @@ def _size(arguments: argparse.Namespace) -> int:
 
 def _question(arguments: argparse.Namespace, tell: Callable[[str], None]) -> Any:
     """The flags as planner.sizing takes them. tell : shows how far it has come."""
-    from llmqsim.planner.size import Effort
+    from llmqsim.planner.size import MOST_REPLICAS, Effort
     from llmqsim.planner.sizing import Question
 
     flags = {name.replace("-", "_"): getattr(arguments, name.replace("-", "_")) for name, *_ in SIZE_FLAGS}
@@ -199,7 +199,11 @@ def _question(arguments: argparse.Namespace, tell: Callable[[str], None]) -> Any
         split=arguments.split,
         link=arguments.link,
         tell=tell,
-        effort=Effort(most_replicas=arguments.max_replicas, headroom=not arguments.no_headroom),
+        effort=Effort(
+            most_replicas=arguments.max_replicas or MOST_REPLICAS,
+            headroom=not arguments.no_headroom,
+            climbs=arguments.max_replicas is not None,
+        ),
     )
 
 

@@ -32,7 +32,10 @@ FORMS = {
 
 def why_not(table: RequestTable, fleet: Fleet, clients: Clients) -> str | None:
     """The first thing that has no compiled form, in the scenario's words; None if all of it has."""
-    if tuple(pool.role for pool in fleet.pools) != (PREFILL, DECODE):
+    roles = tuple(pool.role for pool in fleet.pools)
+    if roles == (DECODE, PREFILL):
+        return f"a decode pool before the prefill pool: write pools.{fleet.pools[1].name} first"
+    if roles != (PREFILL, DECODE):
         return "pools other than a prefill and then a decode pool"
     if type(fleet.placement) is not Split:
         return f"placement '{name_of('placement', fleet.placement)}'"

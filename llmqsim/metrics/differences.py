@@ -17,9 +17,10 @@ import numpy as np
 from llmqsim.metrics.stats import (
     BATCHES,
     CONFIDENCE,
-    SETTLED_CORRELATION,
+    MOST_CORRELATION,
     Interval,
     bent,
+    inflation,
     part_error,
     t_quantile,
 )
@@ -28,6 +29,8 @@ STEPS = 12
 """halvings of a bracket around a limit: it is known to a thousandth of the interval"""
 ENOUGH_BATCHES = 8
 """with fewer batches in which the runs differ beyond a percentile, few patterns of signs can speak against chance"""
+LEAST_BEYOND = 2 * BATCHES
+"""requests of both runs together beyond a percentile, below which shares of batches are a matter of one request or none"""
 
 
 @dataclass(frozen=True)
@@ -115,14 +118,36 @@ def of_parts(
     spread, correlation = part_error(parts, memory)
     error = spread
     if ends is not None:
-        error = math.hypot(spread, math.sqrt(float(ends @ ends) / BATCHES))
-        active = max(active, np.count_nonzero(ends))
+        error = math.hypot(spread, _single(ends))
+        active = max(active, int(np.count_nonzero(ends)))
     if error == 0:
         return Interval(difference, difference, difference, BATCHES, "batches", confidence)
-    t = t_quantile(confidence, max(active - 1, 1))
+    freedom = degrees(active, correlation)
+    t = t_quantile(confidence, freedom)
     low, high = bent(t, parts) if skewed and spread else (-t, t)
     ends_at = difference - high * error, difference - low * error
-    return Interval(difference, *ends_at, BATCHES, "batches", confidence, correlation < SETTLED_CORRELATION)
+    return Interval(difference, *ends_at, BATCHES, "batches", confidence, correlation < MOST_CORRELATION, freedom)
+
+
+def _single(series: np.ndarray) -> float:
+    """Standard deviation of one value of a series whose values hang together, float64[BATCHES].
+
+    About their mean, which takes part of the spread with it: the more, the longer they hang together. Not about 0: where one
+    of two runs falls behind, the end of the run is a difference, not chance.
+    """
+    error, correlation = part_error(series)
+    widened = inflation(correlation)
+    return error * math.sqrt(BATCHES / widened / (1 - (widened - 1) / (BATCHES - 1))) if error else 0.0
+
+
+def degrees(active: int, correlation: float) -> float:
+    """Degrees of freedom of the variance of batches that hang together: those of so many independent ones. At least 1.
+
+    active : batches that differ at all. Squares of a first-order series with correlation r between neighbours have one of
+    r^2, so n of them tell as much as n (1 - r^2) / (1 + r^2) that know nothing of one another (Bartlett 1946).
+    """
+    square = min(max(correlation, 0.0), MOST_CORRELATION) ** 2
+    return max(min(active, BATCHES * (1 - square) / (1 + square)) - 1, 1)
 
 
 def percentile_difference(
@@ -133,16 +158,18 @@ def percentile_difference(
     For a shift d, take the percentile of a and b - d together and compare the shares of either above it, batch by
     batch. The interval holds all d that this test does not reject (a test turned round, as Hodges and Lehmann 1963 do):
     no density is needed, and it leaves 0 out just where the test speaks against equal percentiles. low, high are None
-    (n: the batches that tell) where no shift is ever rejected: what lies beyond the percentile came in too few spells.
+    (n: the batches that tell, 0 with fewer than LEAST_BEYOND requests) where no shift is ever rejected: what lies beyond
+    the percentile came in too few spells.
     """
     test = _Shares(a, b, percent, places, memory, confidence)
     if test.same:
         return Interval(0.0, 0.0, 0.0, BATCHES, "batches", confidence)
-    low = test.limit(-1)
+    few = (1 - percent / 100) * (len(test.a) + len(test.b)) < LEAST_BEYOND
+    low = None if few else test.limit(-1)
     high = None if low is None else test.limit(+1)
     if low is None or high is None:
         return Interval(test.difference, None, None, test.telling, "batches", confidence, settled=False)
-    return Interval(test.difference, low, high, BATCHES, "batches", confidence, test.settled)
+    return Interval(test.difference, low, high, BATCHES, "batches", confidence, test.settled, test.freedom)
 
 
 class _Shares:
@@ -158,7 +185,7 @@ class _Shares:
         self.rows = max(len(a), len(b))
         self.difference = float(np.percentile(self.b, percent) - np.percentile(self.a, percent))
         self.span = float(max(self.a.max(), self.b.max()) - min(self.a.min(), self.b.min()))
-        self.settled, self.telling = True, 0
+        self.settled, self.telling, self.freedom = True, 0, 1.0
 
     def limit(self, way: int) -> float | None:
         """The furthest shift on one side (-1, +1) that is not rejected; None where none is rejected."""
@@ -187,8 +214,9 @@ class _Shares:
         )
         error, correlation = part_error(parts, self.memory)
         self.telling = self._active(above_a, above_b)
-        self.settled = correlation < SETTLED_CORRELATION
-        return abs(share_b - share_a) > t_quantile(self.confidence, max(self.telling - 1, 1)) * error
+        self.settled = correlation < MOST_CORRELATION
+        self.freedom = degrees(self.telling, correlation)
+        return abs(share_b - share_a) > t_quantile(self.confidence, self.freedom) * error
 
     def _active(self, above_a: np.ndarray, above_b: np.ndarray) -> int:
         if not self.paired:

@@ -31,7 +31,7 @@ class Interval:
     """A figure with its confidence interval. low, high : None where one sample is all there is.
 
     n : replications or batches behind it. settled : False where a single run is too short for its own memory, so that
-    the interval can't be trusted.
+    the interval can't be trusted. freedom : degrees of freedom of its spread, of one run's batches; not in plain data.
     """
 
     mean: float
@@ -41,6 +41,7 @@ class Interval:
     method: str
     confidence: float = CONFIDENCE
     settled: bool = True
+    freedom: float | None = None
 
     @property
     def half(self) -> float:
@@ -49,14 +50,21 @@ class Interval:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data: mean, low, high, n, method, confidence, settled."""
-        return asdict(self)
+        return {key: value for key, value in asdict(self).items() if key != "freedom"}
 
 
-def t_quantile(confidence: float, degrees: int) -> float:
+def t_quantile(confidence: float, degrees: float) -> float:
     """The two-sided critical value of Student's t."""
     from scipy.special import stdtrit  # scipy.stats takes half a second to import
 
     return float(stdtrit(degrees, (1 + confidence) / 2))
+
+
+def spread_limit(degrees: float, share: float = 0.8) -> float:
+    """How many times its estimate a standard deviation may be, at this one-sided confidence (chi-square)."""
+    from scipy.special import gammaincinv
+
+    return math.sqrt(degrees / (2 * float(gammaincinv(degrees / 2, 1 - share))))
 
 
 def t_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
@@ -78,7 +86,7 @@ def paired(a: Sequence[float], b: Sequence[float], confidence: float = CONFIDENC
     equal differences among six zeros have one sign in one of eight cases by chance, and t with 9 degrees believes them.
     """
     sample = np.asarray(b, dtype=float) - np.asarray(a, dtype=float)
-    found, told = t_interval(sample, confidence), int(np.count_nonzero(sample))
+    found, told = t_interval(sample.tolist(), confidence), int(np.count_nonzero(sample))
     if found.low is None or told in (0, len(sample)):
         return found
     half = found.half * t_quantile(confidence, max(told - 1, 1)) / t_quantile(confidence, len(sample) - 1)
@@ -188,8 +196,16 @@ def part_error(parts: np.ndarray, memory: float = 1.0) -> tuple[float, float]:
     if power == 0:
         return 0.0, 0.0
     correlation = float(offset[1:] @ offset[:-1]) / power + 1 / BATCHES  # an estimate is short by about 1/n
+    return math.sqrt(power / (BATCHES - 1) / BATCHES * inflation(correlation, memory)), correlation
+
+
+def inflation(correlation: float, memory: float = 1.0) -> float:
+    """What the lag-1 correlation between parts multiplies the variance of their mean by, believed up to MOST_CORRELATION.
+
+    memory : the least that it is.
+    """
     kept = min(max(correlation, 0.0), MOST_CORRELATION)
-    return math.sqrt(power / (BATCHES - 1) / BATCHES * max((1 + kept) / (1 - kept), memory)), correlation
+    return max((1 + kept) / (1 - kept), memory)
 
 
 def precise(interval: Interval, half_width: float) -> bool:

@@ -30,6 +30,7 @@ REASONS = {
     "decode_exceeds_tpot": "decoding alone, with nobody else in the batch, exceeds the TPOT target",
     "e2e_exceeds_target": "a request alone takes longer than the E2E target",
     "targets_exclude_each_other": "each target can be kept alone, not all of them by enough requests",
+    "target_at_bound": "the target is about what a request alone on a replica gets, so that more replicas bring little",
     "most_replicas_reached": "the largest number of replicas that may be tried does not keep the SLO",
     "not_decided": "the intervals still straddle the target",
     "dearer": "it can't be cheaper than the best one found",
@@ -48,21 +49,30 @@ class Ceiling:
 
 def ceiling(bounds: Bounds, deployment: Deployment, table: RequestTable, objectives: list[Objective]) -> Ceiling:
     """The least of the objectives' ceilings. A cached prefix may beat it, so with a prefix cache TTFT has none."""
-    served = refusals(table, deployment) == Reason.NONE
-    times = _alone(bounds, table, cached=table.prefixes is not None and deployment.options.enable_prefix_caching)
+    served, times = served_rows(deployment, table), alone_times(bounds, deployment, table)
     found = Ceiling(1.0, None, "")
     for one in objectives:
-        rows = one.asked(table, np.ones(len(table), dtype=bool))
-        if one.name.startswith("tpot_p"):
-            rows = rows & (table.output_tokens >= 2)
+        rows = asked_rows(one, table)
         told = _of(one, rows, served, times)
         if rows.any() and told.share < one.share and (found.reason is None or told.share < found.share):
             found = told
     return found
 
 
-def _alone(bounds: Bounds, table: RequestTable, cached: bool) -> dict[str, np.ndarray]:
-    """Seconds of each request alone; 0 where a target can't be missed."""
+def asked_rows(one: Objective, table: RequestTable) -> np.ndarray:
+    """Whom an objective is about, bool[rows]."""
+    rows = one.asked(table, np.ones(len(table), dtype=bool))
+    return rows & (table.output_tokens >= 2) if one.name.startswith("tpot_p") else rows
+
+
+def served_rows(deployment: Deployment, table: RequestTable) -> np.ndarray:
+    """Whom a replica can serve at all, bool[rows]."""
+    return refusals(table, deployment) == Reason.NONE
+
+
+def alone_times(bounds: Bounds, deployment: Deployment, table: RequestTable) -> dict[str, np.ndarray]:
+    """Seconds of each request alone, float64[rows] by target; 0 where a target can't be missed."""
+    cached = table.prefixes is not None and deployment.options.enable_prefix_caching
     e2e = np.nan_to_num(bounds.service_s)
     first = np.interp(table.prompt_tokens, bounds.alone.prompts, bounds.alone.first_s) if len(bounds.alone.prompts) else e2e
     gaps = table.output_tokens - 1
@@ -72,18 +82,25 @@ def _alone(bounds: Bounds, table: RequestTable, cached: bool) -> dict[str, np.nd
 
 def _of(one: Objective, rows: np.ndarray, served: np.ndarray, times: dict[str, np.ndarray]) -> Ceiling:
     asked = max(1, int(rows.sum()))
-    within = {target: times[target] <= (1 + SLACK) * most for target, most in one.limits_s.items()}
-    shares = {target: int((rows & served & kept).sum()) / asked for target, kept in within.items()}
-    every = rows & served
-    for kept in within.values():
-        every = every & kept
-    share = int(every.sum()) / asked
+    shares, share = alone_shares(one, rows, served, times)
     if int((rows & served).sum()) / asked < one.share:
         return Ceiling(share, "requests_too_long", _said(one, "requests_too_long", share))
     codes = {"ttft_s": "prefill_exceeds_ttft", "tpot_s": "decode_exceeds_tpot", "e2e_s": "e2e_exceeds_target"}
     worst = min(shares, key=lambda target: shares[target])
     code = codes[worst] if shares[worst] < one.share else "targets_exclude_each_other"
     return Ceiling(share, code, _said(one, code, share))
+
+
+def alone_shares(
+    one: Objective, rows: np.ndarray, served: np.ndarray, times: dict[str, np.ndarray]
+) -> tuple[dict[str, float], float]:
+    """The shares of `rows` that keep each limit of an objective alone, and that keep all of them."""
+    asked = max(1, int(rows.sum()))
+    within = {target: times[target] <= (1 + SLACK) * most for target, most in one.limits_s.items()}
+    every = rows & served
+    for kept in within.values():
+        every = every & kept
+    return {t: int((rows & served & kept).sum()) / asked for t, kept in within.items()}, int(every.sum()) / asked
 
 
 def _said(one: Objective, code: str, share: float) -> str:

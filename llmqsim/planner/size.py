@@ -18,6 +18,7 @@ from llmqsim.planner.bounds import Bounds
 from llmqsim.planner.bracket import headroom_factor, smallest
 from llmqsim.planner.demand import arrival_rate
 from llmqsim.planner.limits import REASONS, ceiling
+from llmqsim.planner.near_bound import MOST_TIMES, bound
 from llmqsim.planner.replicate import alike
 from llmqsim.planner.settle import Length, Tell, quiet
 from llmqsim.planner.step_error import StepError, moved
@@ -25,7 +26,7 @@ from llmqsim.planner.vary import at_load, loops, with_replicas
 from llmqsim.scenario.build import build_workload
 from llmqsim.simulation import Prepared, promise
 
-MOST, NOT_DECIDED = "most_replicas_reached", "not_decided"
+MOST, NOT_DECIDED, AT_BOUND = "most_replicas_reached", "not_decided", "target_at_bound"
 MOST_REPLICAS = 1024
 SEARCH_RUNS, JUDGE_RUNS = 5, 20
 JUDGED_REQUESTS = 200_000
@@ -39,6 +40,7 @@ LOOPS_START = 4
 class Effort:
     """How much may be spent. search, judge : most runs to decide a step of the search, and the answer itself.
 
+    climbs : also to numbers that bring little, where the target is near what any number reaches (near_bound.py).
     headroom, step_error : also how much more rate the answer carries, and how it moves with step times.
     """
 
@@ -46,6 +48,7 @@ class Effort:
     judge: int = JUDGE_RUNS
     most_replicas: int = MOST_REPLICAS
     headroom: bool = True
+    climbs: bool = False
     step_error: bool = True
 
 
@@ -78,6 +81,7 @@ class Search:
         self.objectives = objectives(promise(prepared.scenario), self.table.classes)
         self.bounds = Bounds(prepared.servers.deployment, self.table)
         self.seen: dict[int, Attained] = {}
+        self.bound = bound(self.bounds, prepared.servers.deployment, self.table, self.objectives)
         slo = prepared.scenario.spec.slo
         self.tpot_s = None if slo is None else slo.tpot or slo.tpot_p99 or slo.tpot_p95 or slo.tpot_p90
 
@@ -104,17 +108,26 @@ class Search:
         if self.fewest > most:
             told = f"{REASONS[MOST]}: arithmetic asks for at least {self.fewest:,} replicas, {most:,} may be tried"
             return self._sized(None, None, None, MOST, told)
+        most = min(most, self.worth_trying)
         found = smallest(lambda n: self.at(n).judged == KEPT, self._guess(most), self.fewest, most)
         if found is not None:
             return self._sized(found, self.seen[found], self.seen.get(found - 1), None, "")
         return self._nothing(self.at, self._guess(most), most)
+
+    @property
+    def worth_trying(self) -> int:
+        """Replicas beyond which none are tried: where the target is near its bound, a few times what means say."""
+        most = self.effort.most_replicas
+        if self.bound is None or not self.bound.near or self.effort.climbs:
+            return most
+        return min(most, max(MOST_TIMES * self._guess(most), self.fewest))
 
     def judge(self, replicas: int) -> Sized:
         """The answer next to `replicas` that fresh, longer runs confirm, and that a run of STEP times their length does."""
         start = LOOPS_START if loops(self.prepared.scenario) else 1
         self.length.at_least(start * JUDGED_RUN, "to judge the answer by")
         fresh = Fresh(self.probe, lambda n: with_replicas(self.prepared, n), lambda: self.judge_runs)
-        most = self.effort.most_replicas
+        most = self.worth_trying
         while True:
             times = self.length.times
             found = smallest(lambda n: fresh.at(n).judged == KEPT, replicas, self.fewest, most)
@@ -152,6 +165,14 @@ class Search:
             self.seen[replicas] = self.probe.decide(with_replicas(self.prepared, replicas), most=self.effort.search)
         return self.seen[replicas]
 
+    @property
+    def climbed(self) -> dict[int, float]:
+        """Replicas -> attainment of the objective that is nearest to its bound, of those that the search has tried."""
+        label = None if self.bound is None else self.bound.objective
+        number = next((i for i, one in enumerate(self.objectives) if one.label == label), 0)
+        known = {n: seen.interval(number) for n, seen in self.seen.items()}
+        return {n: found.mean for n, found in known.items() if found is not None}
+
     def why_less(self, replicas: int, less: Attained) -> str:
         """Why one less than `replicas` is no answer, a phrase; empty where its interval lies below the target."""
         if less.judged == KEPT:
@@ -169,6 +190,10 @@ class Search:
         number = smallest(lambda n: at(n).clear, start, self.fewest, most) or most
         seen = at(number)
         reason = MOST if seen.judged == BROKEN else NOT_DECIDED
+        if self.bound is not None and self.bound.near and most < self.effort.most_replicas:
+            told = self.bound.sentence(self.climbed)
+            told = f"{REASONS[AT_BOUND]}: {told}. No more than {most:,} were tried; --max-replicas N tries up to N"
+            return self._sized(None, seen, None, AT_BOUND, told)
         told = f"{number:,} replicas give {share_text(seen)}, {100 * seen.objectives[seen.worst].share:g} % are asked for"
         if reason == NOT_DECIDED:
             limit = self.length.fixed or f"runs were lengthened to {self.length.told().run:,} requests, the most"

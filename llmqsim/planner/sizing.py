@@ -152,6 +152,7 @@ def _answer(one: Candidate, effort: Effort) -> dict[str, Any]:
         "concurrency": None if sized.attained.last is None else Concurrency.of(sized.attained.last).to_dict(),
         **({"step_error": None if moved is None else moved.to_dict()} if effort.step_error else {}),
         "run_length": search.length.told().to_dict(),
+        "bound": None if search.bound is None else search.bound.to_dict(),
         "n_plus_one": _n_plus_one(one, replicas),
         "usd_per_hour": _dollars(one, replicas),
         "choice": one.choice,
@@ -226,6 +227,7 @@ def _no_answer(found: list[Candidate]) -> dict[str, Any]:
         "choice": one.choice,
         "gpus_per_replica": one.gpus_per_replica,
         "run_length": None if one.search is None else one.search.length.told().to_dict(),
+        "bound": None if one.search is None or one.search.bound is None else one.search.bound.to_dict(),
         "theory": None if one.search is None else _theory(one, None),
     }
 
@@ -241,6 +243,8 @@ def _more_notes(chosen: Candidate | None) -> list[str]:
     notes, seen = [], chosen.sized.attained
     if chosen.search.probe.alike:
         notes.append(ONE_TRAFFIC)
+    if chosen.search.bound is not None and chosen.search.bound.near:
+        notes.append(chosen.search.bound.sentence(chosen.search.climbed))
     if (longer := chosen.search.length.told().sentence) is not None:
         notes.append(longer)
     if seen.last is not None:
@@ -277,7 +281,7 @@ def command(question: Question) -> str:
     words += ["--seed", str(question.seed)] if question.seed is not None else []
     words += ["--split"] if question.split else []
     words += ["--link", question.link] if question.link else []
-    if question.effort.most_replicas != Effort().most_replicas:
+    if question.effort.climbs or question.effort.most_replicas != Effort().most_replicas:
         words += ["--max-replicas", str(question.effort.most_replicas)]
     return shlex.join(words)
 

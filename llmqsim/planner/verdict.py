@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from llmqsim.metrics import stats
-from llmqsim.metrics.differences import ENOUGH_BATCHES
+from llmqsim.metrics.differences import ENOUGH_BATCHES, LEAST_BEYOND
+from llmqsim.metrics.stats import BATCHES
 from llmqsim.planner import within
-from llmqsim.planner.figures import HIGHER, NEITHER, Metric, Seen
+from llmqsim.planner.figures import HIGHER, NEITHER, TENTHS, Metric, Seen
 
 MARGIN = 0.05
 """a relative difference that would not matter; a tenth of it, absolute, for shares"""
@@ -65,6 +66,8 @@ class Judge:
     margin: float = MARGIN
     segments: bool = False
     replicable: bool = True
+    _whole: dict[tuple[str, int, int], stats.Interval | None] = field(default_factory=dict, repr=False, compare=False)
+    """intervals of whole runs that tenths are held against, by figure and runs (kept here as long as those are)"""
 
     def told(self, metric: Metric, base: Sequence[Seen], other: Sequence[Seen], group: str | None) -> Told | None:
         """The difference of a figure, over the runs in which both have it; None where there is none.
@@ -91,8 +94,8 @@ class Judge:
             n=found.n,
             method=found.method,
             verdict=verdict,
-            smallest_seen=smallest_seen(found),
-            settles=self._settles(metric, found, start, base) if verdict == UNCLEAR else None,
+            smallest_seen=self._smallest(found, metric, base[0], other[0], group),
+            settles=self._settles(metric, found, start, base, group) if verdict == UNCLEAR else None,
         )
 
     def verdict(self, metric: Metric, found: stats.Interval, base: float) -> str:
@@ -109,6 +112,27 @@ class Judge:
             return HIGH if up else LOW
         return BETTER if up == (metric.better == HIGHER) else WORSE
 
+    def _smallest(
+        self, found: stats.Interval, metric: Metric, base: Seen, other: Seen, group: str | None
+    ) -> float | None:
+        """`smallest_seen`; of a tenth of one run no less than a tenth of its requests tells anywhere in the run.
+
+        A calm tenth says little of how much it might have differed: the run has others, and which one a burst falls
+        into is chance.
+        """
+        least = smallest_seen(found)
+        if least is None or not self.segments or group is None or not group.startswith("time:"):
+            return least
+        key = (metric.key, id(base), id(other))
+        if key not in self._whole:
+            self._whole[key] = within.difference(metric, base, other, None)
+        whole = self._whole[key]
+        if whole is None or whole.low is None or whole.high is None or not whole.settled:
+            return None
+        wider = max(whole.high - whole.mean, whole.mean - whole.low)
+        wider = max(least, math.sqrt(TENTHS) * wider * stats.spread_limit(whole.freedom or BATCHES - 1))
+        return wider if found.low is not None and found.low <= 0 <= (found.high or 0) else min(wider, abs(found.mean))
+
     def _allowed(self, metric: Metric, base: float) -> float:
         """A difference that would not matter."""
         return SHARE_MARGIN * self.margin if metric.unit == "share" else self.margin * abs(base)
@@ -123,7 +147,7 @@ class Judge:
         return _no_less(found, metric, base, other, group) if metric.key == "attainment" else found
 
     def _settles(
-        self, metric: Metric, found: stats.Interval, start: float, base: Sequence[Seen]
+        self, metric: Metric, found: stats.Interval, start: float, base: Sequence[Seen], group: str | None
     ) -> dict[str, int] | None:
         """About what it takes. The width of an interval falls with the root of what is behind it."""
         allowed, runs = self._allowed(metric, start), len(base)
@@ -137,7 +161,7 @@ class Judge:
         if found.low is None and found.method != "batches":
             return None
         if found.low is None:
-            times = max(2.0, ENOUGH_BATCHES / max(found.n, 1))
+            times = max(2.0, _too_few(metric, base[0], group), ENOUGH_BATCHES / max(found.n, 1) if found.n else 0.0)
         elif not found.settled or not allowed:
             times = 2.0
         else:
@@ -156,13 +180,24 @@ def _by_stability(metric: Metric, difference: float, base: Seen, other: Seen) ->
     return BETTER if verdicts == ("overloaded", "stable") and difference < 0 else UNCLEAR
 
 
+def _too_few(metric: Metric, base: Seen, group: str | None) -> float:
+    """How many times as many requests of a group it takes to have enough beyond a percentile; 0 for other figures."""
+    statistic = metric.key.rpartition(".")[2]
+    if not statistic.startswith("p") or not statistic[1:].isdigit():
+        return 0.0
+    beyond = 2 * (1 - float(statistic[1:]) / 100) * int(base.counted(metric, group).sum())
+    return LEAST_BEYOND / beyond if beyond else 0.0
+
+
 def smallest_seen(found: stats.Interval) -> float | None:
     """The wider half of an interval: a difference beyond it would have been called; None where there is no interval, or none to
     be trusted, or where all runs are alike, which says nothing of how they might differ. No more than a difference that
-    was called: the interval of one may reach further beyond it than it stands from 0."""
+    was called: the interval of one may reach further beyond it than it stands from 0. From one run, with the spread as
+    large as its batches, few and hanging together, allow (stats.spread_limit)."""
     if found.low is None or found.high is None or found.low == found.high or not found.settled:
         return None
     wider = max(found.high - found.mean, found.mean - found.low)
+    wider *= 1.0 if found.freedom is None else stats.spread_limit(found.freedom)
     return wider if found.low <= 0 <= found.high else min(wider, abs(found.mean))
 
 

@@ -326,7 +326,7 @@ def solve(cause: str, number: int) -> Solved:
     mapping, _ = problem(cause, number)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "problem.yaml"
-        path.write_text(yaml.safe_dump(mapping))
+        path.write_text(yaml.safe_dump(mapping, sort_keys=False))
         started = time.process_time()
         told = advise(Bench(str(path)))
         cpu_s = time.process_time() - started

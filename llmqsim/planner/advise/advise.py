@@ -19,7 +19,7 @@ from llmqsim.planner.advise.stack import Stack, build, judged
 from llmqsim.planner.advise.trial import Bench, Trial, difference, settled
 from llmqsim.planner.attain import KEPT, Attained
 from llmqsim.planner.limits import ONE_TRAFFIC
-from llmqsim.planner.size import share_text
+from llmqsim.planner.size import AT_BOUND, share_text
 from llmqsim.planner.utilisation import SATURATED, diagnose
 from llmqsim.planner.vary import loops
 from llmqsim.planner.warned import warned_if_built
@@ -154,7 +154,8 @@ def _explanation(
         why = "the GPUs are saturated" if full >= SATURATED else tight
         return f"{with_levers}, the SLO is missed{load}: {why}; GPUs are needed"
     if verdict == OUT_OF_REACH:
-        return f"no number of these GPUs keeps the SLO: {left['explanation']}"
+        number = "no number" if left["reason"] != AT_BOUND else "no number within reason"
+        return f"{number} of these GPUs keeps the SLO: {left['explanation']}"
     return f"{with_levers}, runs can't tell whether the SLO is kept ({share_text(stack.attained)})"
 
 
