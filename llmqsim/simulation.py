@@ -76,7 +76,7 @@ class Prepared:
         scenario, servers = self.scenario, self.servers
         workload = build_workload(scenario, servers, seed, replication, streamed=keep == "summary")
         finished = _run(scenario, servers, workload, keep_steps)
-        idle = idle_keys(scenario, servers, Happened.of(finished.usage))
+        idle = idle_keys(scenario, servers, Happened.of(finished.usage, workload.table))
         result = Result(
             scenario=scenario.to_dict(),
             seed=seed,

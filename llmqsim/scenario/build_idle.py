@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+import numpy as np
+
 from llmqsim.caveats import Idle
 from llmqsim.cost.stations import Stations
 from llmqsim.engine.deployment import Deployment
 from llmqsim.records import ReplicaUsage
+from llmqsim.requests import UNSET, Outcome, RequestTable
 from llmqsim.scenario.build import Servers
 from llmqsim.scenario.build_checks import batching_of, preemption_of
 from llmqsim.scenario.build_fleet import Plant
@@ -31,17 +34,18 @@ PREDICTION_BLIND_ROUTING = ("round_robin", "random", "least_outstanding", "power
 
 @dataclass(frozen=True)
 class Happened:
-    """What a run did with memory, summed over the replicas of one kind."""
+    """What a run did with memory, summed over the replicas of one kind, and with its requests."""
 
     preemptions: int
     loaded_tokens: int
     """tokens that came back from the host's memory"""
+    table: RequestTable
 
     @classmethod
-    def of(cls, usage: Iterable[ReplicaUsage]) -> Happened:
-        """From what the replicas wrote down."""
+    def of(cls, usage: Iterable[ReplicaUsage], table: RequestTable) -> Happened:
+        """From what the replicas wrote down. table : its requests, looked at where a rule asks."""
         known = list(usage)
-        return cls(sum(u.preemptions for u in known), sum(u.loaded_tokens for u in known))
+        return cls(sum(u.preemptions for u in known), sum(u.loaded_tokens for u in known), table)
 
 
 @dataclass(frozen=True)
@@ -216,6 +220,36 @@ def _priority(case: Case) -> str:
     return f"ordering {spec.engine.ordering.policy} does not look at it" if blind else ""
 
 
+def _one_level(case: Case) -> str:
+    """Who was preempted goes elsewhere in line than with fcfs."""
+    policy, happened = case.scenario.spec.engine.ordering.policy, case.happened
+    if happened is None or policy != "priority" or happened.preemptions or len(np.unique(happened.table.priority)) > 1:
+        return ""
+    return "every request has the same priority: it orders as fcfs"
+
+
+def _patience(case: Case) -> str:
+    if case.happened is None:
+        return ""
+    gave_up = (case.happened.table.gave_up_ns != UNSET).any() or (case.happened.table.retries > 0).any()
+    return "" if gave_up else "no answer took that long"
+
+
+def _cap(case: Case) -> str:
+    """Where loops are closed, the cap also decides who sends next."""
+    if case.happened is None or (case.happened.table.client != UNSET).any():
+        return ""
+    held = (case.happened.table.arrival_ns != case.happened.table.intended_ns).any()
+    return "" if held else "there never were more in flight"
+
+
+def _retries(case: Case) -> str:
+    if case.happened is None or (case.happened.table.retries > 0).any():
+        return ""
+    lost = np.isin(case.happened.table.outcome, (Outcome.REJECTED, Outcome.TIMED_OUT)).any()
+    return "" if lost else "nobody was refused or gave up"
+
+
 RULES: tuple[tuple[tuple[str, ...], Why], ...] = (
     (("routing",), _routing),
     (("interconnect",), _interconnect),
@@ -236,6 +270,10 @@ RULES: tuple[tuple[tuple[str, ...], Why], ...] = (
     (("engine.preemption",), _preemption),
     (("engine.max_num_batched_tokens", "engine.long_prefill_token_threshold"), _budget),
     (("workload.predictor",), _predictor),
+    (("engine.ordering",), _one_level),
+    (("workload.clients.timeout",), _patience),
+    (("workload.clients.max_in_flight",), _cap),
+    (("workload.clients.retries",), _retries),
 )
 """keys (and what stands below them) -> why they change nothing here"""
 CLASS_RULES: tuple[tuple[str, Why], ...] = (("priority", _priority),)

@@ -30,6 +30,8 @@ OFFLOAD = {
     "workload.prefix.shared_tokens": 256, "workload.lengths.prompt": {"uniform": [300, 500]},
 }  # fmt: skip
 TWO = {**OWN, "replicas": 2}
+CROWD = {**OWN, "engine.max_num_seqs": 1, "workload.arrivals.rate": 2000}
+HASTY = {"workload.clients.timeout": "2 s", "workload.clients.retries.backoff": "1 s"}
 CLASSES = {"workload.classes": {"a": {"share": 0.5}, "b": {"share": 0.5, "priority": 3}}}
 ROWS = [
     # key, values, where it changes nothing, where it does
@@ -56,6 +58,10 @@ ROWS = [
     ("engine.preemption", ("recompute_newest", "least_kv"), {**OWN, "engine.num_gpu_blocks_override": 5000}, TIGHT),
     ("engine.max_num_batched_tokens", (512, 4096), {**OWN, "engine.batching": "static"}, {**OWN, "workload.arrivals.rate": 500}),
     ("workload.predictor", ("oracle", "class_mean"), OWN, {**TIGHT, "engine.ordering": "sjf"}),
+    ("engine.ordering", ("priority", {"policy": "priority", "preempt": True}), OWN, {**TIGHT, **CLASSES}),
+    ("workload.clients.timeout", ("2 s", "5 s"), OWN, CROWD),
+    ("workload.clients.max_in_flight", (30, 50), OWN, CROWD),
+    ("workload.clients.retries.attempts", (1, 4), {**OWN, **HASTY}, {**CROWD, **HASTY}),
     ("workload.classes.b.priority", (3, 0), {**TIGHT, **CLASSES}, {**TIGHT, **CLASSES, "engine.ordering": "priority"}),
 ]
 NOT_FIGURES = ("scenario", "no_effect", "notes", "warnings", "prediction", "kv", "envelope", "engine")
