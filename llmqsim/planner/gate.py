@@ -249,11 +249,13 @@ def _against(run: Run, entry: base.Entry, key: str, floor: float) -> dict[str, A
         "low": None if worse.low is None else old + worse.low,
         "high": None if worse.high is None else old + worse.high,
     }
+    alone = "one run of the same requests, so no interval: other traffic may differ more" if len(before) == 1 and mean else ""
     if mean - half > allowed:
-        return told | {"verdict": BROKEN, "why": f"worse than the baseline by more than {100 * allowed / abs(old) if old else 0:.3g} %"}
+        why = f"worse than the baseline by more than {100 * allowed / abs(old) if old else 0:.3g} %"
+        return told | {"verdict": BROKEN, "why": "; ".join(filter(None, (why, alone)))}
     if mean + half > allowed and not (mean == 0 and half == 0):
         return told | {"verdict": INCONCLUSIVE, "why": "the interval of the difference straddles the limit"}
-    return told | {"verdict": KEPT, "why": ""}
+    return told | {"verdict": KEPT, "why": alone}
 
 
 def _verdict(verdicts: list[str]) -> str:

@@ -216,3 +216,20 @@ def test_the_plugin_is_light():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=python_environment(), timeout=60)
     assert done.stdout.strip() == "[]", done.stdout + done.stderr
     assert 'llmqsim = "llmqsim.pytest_plugin"' in (ROOT / "pyproject.toml").read_text()
+
+
+def test_a_baseline_of_one_run_says_that_it_has_no_interval(tmp_path, monkeypatch):
+    """Traffic that is the same in every replication is run once: its figures stand alone, then and now."""
+    monkeypatch.chdir(tmp_path)
+    lines = "".join(f"{i * 0.1:.1f},{100 + 7 * (i % 13)},{20 + i % 9}\n" for i in range(300))
+    (tmp_path / "t.csv").write_text("arrival_s,prompt_tokens,output_tokens\n" + lines)
+    text = SERVICE.replace("  requests: 1500\n  arrivals: {process: poisson, rate: 12 req/s}\n", "")
+    text = text.replace("  lengths: {prompt: {lognormal: {mean: 200, cv: 1}}, output: {lognormal: {mean: 60, cv: 1}}}\n", "")
+    (tmp_path / "s.yaml").write_text(text.replace("workload:\n", "workload:\n  trace: {file: t.csv}\n"))
+    assert llmqsim("gate", "s.yaml", "--baseline", "b.yaml", "--update").code == 0
+    for slower, verdict in ((1.02, "kept"), (1.5, "broken")):
+        said = llmqsim("gate", "s.yaml", "--baseline", "b.yaml", "--json", "o.json", "--set", f"cost.base={0.008 * slower}")
+        told = [one for one in strict_json(tmp_path / "o.json")["scenarios"][0]["objectives"] if one["kind"] == "baseline"]
+        moved = [one for one in told if one["name"].startswith("TPOT")]
+        assert [one["verdict"] for one in moved] == [verdict] and "no interval" in moved[0]["why"]
+        assert moved[0]["low"] is None and "no interval" in " ".join(said.out.split())
