@@ -135,6 +135,7 @@ def _parser() -> argparse.ArgumentParser:
         cli_advise,
         cli_calibrate,
         cli_claims,
+        cli_fits,
         cli_gate,
         cli_planner,
         cli_report,
@@ -156,6 +157,7 @@ def _parser() -> argparse.ArgumentParser:
     cli_warm.add_commands(commands)
     cli_workload.add_commands(commands)
     cli_report.add_commands(commands)
+    cli_fits.add_commands(commands)
 
     bench = commands.add_parser("bench", help="how fast is the simulator on this machine?")
     bench.add_argument("--case", action="append", default=[], metavar="CASE", help="only this case; see docs/benchmarks.md")

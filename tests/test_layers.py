@@ -59,7 +59,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "benchmark": FOUNDATION | DATA | {"simulation", "scenario", "scenario.build", "report", "cost"},
     "sweep": FOUNDATION | {"scenario", "simulation", "planner"},
     "cli": FOUNDATION | DATA | {"benchmark", "result", "metrics", "simulation", "scenario", "report", "workload", "cost", "engine"}
-    | {"cli_advise", "cli_calibrate", "cli_claims", "cli_gate", "cli_planner", "cli_report", "cli_sweep", "cli_tradeoff", "cli_validate", "cli_warm", "cli_workload"}
+    | {"cli_advise", "cli_calibrate", "cli_claims", "cli_fits", "cli_gate", "cli_planner", "cli_report", "cli_sweep", "cli_tradeoff", "cli_validate", "cli_warm", "cli_workload"}
     | {"cli_hints"},
     "cli_hints": {"errors", "scenario"},
     "tradeoff": FOUNDATION | {"scenario", "simulation", "metrics", "planner"},
@@ -71,6 +71,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "warm": FOUNDATION | {"scenario", "simulation"},
     "cli_warm": FOUNDATION | {"warm"},
     "cli_workload": FOUNDATION | {"report", "workload"},
+    "cli_fits": FOUNDATION | {"report"},
     "cli_tradeoff": FOUNDATION | {"report", "tradeoff"},
     "cli_sweep": FOUNDATION | {"report", "sweep"},
     "cli_advise": FOUNDATION | {"planner", "report", "cli_planner"},

@@ -35,6 +35,17 @@ NESTED = ("text_config", "llm_config", "language_config", "thinker_config")
 """keys under which models with towers keep their language model"""
 GATED_ACTS = ("silu", "swish", "swiglu", "swigluoai", "gelu_pytorch_tanh")
 """activations of gated MLPs, in families that are not in UNGATED"""
+COUNTS = (
+    "altup_num_inputs", "block_multiple_of", "cla_share_factor", "conv_dim", "conv_kernel", "dense_intermediate_size",
+    "expand", "global_head_dim", "hidden_size_per_layer_input", "index_head_dim", "index_n_heads", "laurel_rank",
+    "mamba_d_conv", "mamba_d_state", "mamba_expand", "mamba_n_groups", "mamba_n_heads", "mamba_num_heads", "n_groups",
+    "num_global_key_value_heads", "num_kv_shared_layers", "shared_intermediate_size", "ssm_state_size", "state_size",
+    "swa_head_dim", "swa_num_attention_heads", "swa_num_key_value_heads", "swa_v_head_dim", "v_head_dim",
+    "vocab_size_per_layer_input", "attn_layer_offset", "attn_layer_period",
+)  # fmt: skip
+"""keys that only some families have and that are counts; 0, null and false mean that there is none"""
+MOST_LAYERS = 100_000
+"""layers are looked at one by one"""
 REQUIRED = ("hidden", "layers", "heads", "intermediate", "vocab", "max_position_embeddings")
 OUTER = ("quantization_config", "torch_dtype", "dtype", "tie_word_embeddings", "_name_or_path")
 """keys that a model with a nested `text_config` keeps outside of it"""
@@ -149,7 +160,7 @@ def _asked(architecture: str, place: str) -> str:
 
 def _values(config: Mapping[str, Any], kind: str, dense: bool) -> tuple[dict[str, Any], dict[str, str], list[str]]:
     """Fields of Model, the keys that they came from, and what is wrong with the file."""
-    faults = _refused(config)
+    faults = [*_refused(config), *_miscounted(config)]
     found = {field: _dimension(config, kind, field, faults) for field in SPELLINGS}
     values: dict[str, Any] = {field: value for field, (_, value) in found.items()}
     keys = {field: key for field, (key, _) in found.items()}
@@ -256,6 +267,17 @@ def _refused(config: Mapping[str, Any]) -> list[str]:
     return faults
 
 
+def _miscounted(config: Mapping[str, Any]) -> list[str]:
+    """Sentences about counts of some families that are none."""
+    return [
+        f"{key}: must be a whole number from 0 on (got {short(value)})"
+        for key in COUNTS
+        if (value := config.get(key)) is not None
+        and value is not False
+        and (isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**31)
+    ]
+
+
 def _dimension(config: Mapping[str, Any], kind: str, field: str, faults: list[str]) -> tuple[str, int]:
     """The key in use and its value; ('', 0) where it is absent, with a fault if it must not be."""
     for key in SPELLINGS[field]:
@@ -264,6 +286,9 @@ def _dimension(config: Mapping[str, Any], kind: str, field: str, faults: list[st
             continue
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**31:
             faults.append(f"{key}: must be a whole number from 1 on (got {short(value)})")
+            return key, 0
+        if field == "layers" and value > MOST_LAYERS:
+            faults.append(f"{key}: must be at most {MOST_LAYERS:,} (got {value:,})")
             return key, 0
         return key, value
     if field == "intermediate" and kind in ("gpt2", "bloom"):

@@ -211,6 +211,7 @@ def adjusted_width(config: Config, width: int) -> int:
     """Columns of LFM2's MLP, which its own rule cuts to two thirds, in multiples."""
     if not config.get("block_auto_adjust_ff_dim"):
         return width
-    multiple = config.get("block_multiple_of") or LFM_MULTIPLE
-    cut = int((config.get("block_ffn_dim_multiplier") or 1.0) * (2 * width // 3))
+    multiple, factor = config.get("block_multiple_of"), config.get("block_ffn_dim_multiplier")
+    multiple = multiple if isinstance(multiple, int) and multiple > 0 else LFM_MULTIPLE
+    cut = int((factor if isinstance(factor, (int, float)) and 0 < factor < 1e3 else 1.0) * (2 * width // 3))
     return -(-cut // multiple) * multiple

@@ -103,6 +103,7 @@ def _compressed(rule: Mapping[str, Any]) -> str | None:
     groups = rule.get("config_groups") or {}
     groups = groups.values() if isinstance(groups, Mapping) else ()
     weights = next((g.get("weights") or {} for g in groups if isinstance(g, Mapping)), {})
+    weights = weights if isinstance(weights, Mapping) else {}
     bits, kind, group = weights.get("num_bits"), weights.get("type", "int"), weights.get("group_size")
     if (bits, kind) == (8, "float"):
         return "fp8_block" if weights.get("strategy") == "block" else "fp8"

@@ -38,7 +38,7 @@ def read_tower(config: Config, key: str, hidden: int) -> Tower | None:
     """One tower with its projector; None where the file lacks its sizes. hidden : of the language model."""
     tower = config[key]
     wide, layers = first(tower, HIDDEN), first(tower, LAYERS)
-    inner = first(tower, INTERMEDIATE) or (int(wide * tower["mlp_ratio"]) if wide and tower.get("mlp_ratio") else 0)
+    inner = first(tower, INTERMEDIATE) or (int(wide * tower["mlp_ratio"]) if wide and isinstance(tower.get("mlp_ratio"), (int, float)) else 0)
     if not (wide and layers and inner):
         return None
     kind = str(tower.get("model_type") or config.get("model_type") or "")
@@ -79,7 +79,8 @@ def _projector(config: Config, tower: Config, wide: int, hidden: int) -> int:
     merge = first(tower, ("spatial_merge_size",)) or first(config, MERGE) or 1
     joined = wide * merge * merge
     if first(tower, ("spatial_merge_size",)):  # Qwen: a merger, and one for each deep-stacked layer
-        mergers = 1 + len(tower.get("deepstack_visual_indexes") or ())
+        stacked = tower.get("deepstack_visual_indexes")
+        mergers = 1 + (len(stacked) if isinstance(stacked, (list, tuple)) else 0)
         return mergers * (joined * joined + joined * out)
     if not config.get("projector_hidden_act"):
         return joined * hidden

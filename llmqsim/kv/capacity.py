@@ -269,13 +269,17 @@ def check_fit(
     )
 
 
-def smallest_layout(model: Model, gpu: Gpu, options: EngineOptions, most: int = MOST_GPUS) -> tuple[int, int] | None:
+def smallest_layout(
+    model: Model, gpu: Gpu, options: EngineOptions, most: int = MOST_GPUS, above: int = 0
+) -> tuple[int, int] | None:
     """(tensor, pipeline) parallel sizes of the fewest GPUs whose memory leaves something for KV; None up to `most`.
+
+    above : only layouts of more GPUs than this.
 
     Tensor parallelism goes first, in powers of two up to one node; options but for the stages are kept.
     """
     sizes = [2**power for power in range(most.bit_length())]
-    layouts = sorted(((tp, pp) for tp in sizes for pp in sizes if tp * pp <= most), key=lambda size: (size[0] * size[1], size[1]))
+    layouts = sorted(((tp, pp) for tp in sizes for pp in sizes if above < tp * pp <= most), key=lambda size: (size[0] * size[1], size[1]))
     for tp, pp in layouts:
         staged = replace(options, pipeline_parallel_size=pp)
         faults = model.parallel_faults(tp, pp, options.enable_expert_parallel and model.experts > 0)
