@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from llmqsim.metrics.latency import completed
-from llmqsim.metrics.stats import CONFIDENCE, t_quantile
+from llmqsim.metrics.stats import CONFIDENCE
+from llmqsim.metrics.student import t_quantile
 from llmqsim.result import Result
 from llmqsim.scenario.load import Scenario
 from llmqsim.simulation import simulate

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from llmqsim.clients import Clients
-from llmqsim.cluster import compiled_split
-from llmqsim.cluster.cluster import Cluster
 from llmqsim.cluster.compiled import CompiledCluster, why_not
 from llmqsim.cluster.fleet import Fleet
 from llmqsim.cluster.limits import refuse_too_large
@@ -53,6 +51,8 @@ def run(
             if engine == "compiled":
                 raise
             fallback = str(lacking)
+    from llmqsim.cluster.cluster import Cluster  # most runs have no need of the reference engine, nor of SimPy
+
     table.open_rows(len(table))
     cluster = Cluster(table, servers, keep_steps, clients)
     end_ns = cluster.run(until_ns)
@@ -80,6 +80,8 @@ def _compiled(
 def _compiled_split(
     table: RequestTable, fleet: Fleet, clients: Clients, keep_steps: bool, until_ns: int | None
 ) -> Finished:
+    from llmqsim.cluster import compiled_split
+
     reason = compiled_split.why_not(table, fleet, clients)
     if reason is not None:
         raise NotCompiled(reason)

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from llmqsim.cost import kept
 from llmqsim.cost import kernels as k
-from llmqsim.cost.coefficients import error_sentence, load_kernels
 from llmqsim.cost.host import eager_floor_s, large_step_factor, mixed_step_s, sampled_rows_s, step_base_s
-from llmqsim.cost.layer import Layer
-from llmqsim.cost.store import Store
-from llmqsim.cost.tabled import tabled
 from llmqsim.hardware.data import read_preset
 from llmqsim.hardware.gpu import Gpu
 from llmqsim.hardware.model import Model
 from llmqsim.options import EngineOptions, HostCost
+
+if TYPE_CHECKING:  # what lowering takes is imported when it is done: most costs were kept
+    from llmqsim.cost.layer import Layer
+    from llmqsim.cost.store import Store
 
 NS_PER_S = 1e9
 LONGEST_DENSE_TABLE = 32_768
@@ -26,6 +28,8 @@ UNBOUNDED = 2**40
 CACHED_READ_PERCENT = 50
 """time of a KV token that is in the L2 cache, per cent of one in memory: L2 caches of A100 and H100 deliver about twice
 what their memory does (from memory); docs/fidelity.md says what rests on it"""
+ARRAYS = ("costs", "params")
+NOT_TOLD = (*ARRAYS, "store")
 NO_BOX = {axis: float("inf") for axis in k.AXES}
 
 
@@ -103,12 +107,46 @@ def lower(
     max_context_tokens: int | None,
     store: Store | None = None,
 ) -> StepCost:
-    """Tables of one deployment from the fitted kernel families.
+    """Tables of one deployment from the fitted kernel families, lowered now or as they were kept (kept.py).
 
     tp : GPUs of a replica. max_context_tokens : longest context that can occur, None for the model's own limit; the
     grids end there (their last cells go on beyond it). store : fitted kernels, None for those that ship. Raises
     ScenarioError for a GPU without coefficients, DataError for a folder without fits.
     """
+    of = (model, gpu, tp, options, host, max_context_tokens)
+    name = kept.digest_of(*of, fits=store.folder if store else None)
+    found = kept.read(name)
+    if found is None:
+        cost = _lowered(*of, store)
+        kept.write(name, *_packed(cost))
+        return cost
+    return _unpacked(*found, store)
+
+
+def _packed(cost: StepCost) -> tuple[dict[str, np.ndarray], dict]:
+    """Arrays and plain data that say all of it but the store."""
+    arrays = {name: getattr(cost, name) for name in ARRAYS}
+    return arrays, {field.name: getattr(cost, field.name) for field in fields(cost) if field.name not in NOT_TOLD}
+
+
+def _unpacked(arrays: dict[str, np.ndarray], told: dict, store: Store | None) -> StepCost:
+    for name in ("provenance", "notes"):
+        told[name] = tuple(told[name])
+    told["kernels_of"] = tuple(tuple(pair) for pair in told["kernels_of"])
+    return StepCost(**arrays, **told, store=store)
+
+
+def _lowered(
+    model: Model,
+    gpu: Gpu,
+    tp: int,
+    options: EngineOptions,
+    host: HostCost,
+    max_context_tokens: int | None,
+    store: Store | None,
+) -> StepCost:
+    from llmqsim.cost.coefficients import error_sentence
+
     layer = layer_of(model, gpu, tp, options, store)
     longest = max_context_tokens or model.max_position_embeddings
     costs = np.zeros(k.COST_SCALARS)
@@ -131,6 +169,7 @@ def lower(
     _place(params, tables)
     arena = np.concatenate([costs, *(table.ravel() * NS_PER_S for table in tables)])
     measured = layer.kernels.measured
+    assert measured is not None
     notes = _unfitted(model, options)
     first, *rest = layer.kernels.provenance
     first = _timed_under(first, gpu, measured.engines())
@@ -154,6 +193,10 @@ def _timed_under(note: str, gpu: Gpu, engines: tuple[tuple[str, str], ...]) -> s
 
 def layer_of(model: Model, gpu: Gpu, tp: int, options: EngineOptions, store: Store | None = None) -> Layer:
     """The operators of one GPU's share of the model."""
+    from llmqsim.cost.coefficients import load_kernels
+    from llmqsim.cost.layer import Layer
+    from llmqsim.cost.tabled import tabled
+
     kernels = tabled(load_kernels(gpu, model.kv_dtype_bytes(options.kv_cache_dtype)), gpu, options.preset, store)
     stages, whole = options.pipeline_parallel_size, options.enable_expert_parallel
     return Layer(model, tp, kernels, stages, whole, options.data_parallel_size)

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -100,6 +100,8 @@ class Store:
     """All fitted configurations of a folder (None: those that ship with the package)."""
 
     def __init__(self, folder: Path | None = None):
+        self.folder = folder
+        """None: shipped"""
         self._root = files("llmqsim") / "presets" / SHIPPED if folder is None else Path(folder)
         index = self._root / INDEX
         if not index.is_file():
@@ -180,7 +182,7 @@ def _rows(fitted: Fitted | None) -> int:
     return 0 if fitted is None else int(fitted.facts.get("rows", 0))
 
 
-@lru_cache(maxsize=None)
+@cache
 def version_order(version: str) -> tuple[float, ...]:
     """'1.3.0rc20' as numbers that sort: a release candidate comes before its release."""
     found = re.fullmatch(r"v?(\d+(?:\.\d+)*)(?:\.?(rc|post|dev)(\d+))?.*", version)
@@ -215,7 +217,7 @@ def _gpu_distance(have: str, wanted: str) -> float:
     return OTHER_GPU + (10.0 * relatives.index(have) if have in relatives else 200.0)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _relatives(device: str) -> tuple[str, ...]:
     """Measured devices that stand in for one, nearest first."""
     devices = read_preset("devices.yaml")["devices"]
@@ -234,7 +236,7 @@ def _backend_distance(have: Mapping[str, object], wanted: Mapping[str, object]) 
     if have["backend_version"] == wanted["backend_version"]:
         return 0.0
     mine, other = version_order(str(have["backend_version"])), version_order(str(wanted["backend_version"]))
-    apart = sum(abs(a - b) * w for a, b, w in zip(mine, other, (10.0, 1.0, 0.05, 0.01, 0.001)))
+    apart = sum(abs(a - b) * w for a, b, w in zip(mine, other, (10.0, 1.0, 0.05, 0.01, 0.001), strict=False))
     # never reaches NEWER_VERSION, and of two that are far away the nearer one stays nearer
     return 1.0 + 38.0 * apart / (38.0 + apart) + (NEWER_VERSION if mine > other else 0.0)
 

@@ -57,11 +57,11 @@ def sources() -> dict[str, bytes]:
     return dict(sorted(found.items()))
 
 
-def homes() -> list[Path]:
-    """Where machine code may be kept, in order: as the user says, with the package, in the user's cache."""
+def homes(what: str = "kernels") -> list[Path]:
+    """Where machine code (or `what` else) may be kept, in order: as the user says, with the package, in the user's cache."""
     named = numba.config.CACHE_DIR
     own = [PACKAGE / "__pycache__", Path(AppDirs(appname="llmqsim", appauthor=False).user_cache_dir)]
-    return [home / "kernels" for home in ([Path(named) / "llmqsim"] if named else own)]
+    return [home / what for home in ([Path(named) / "llmqsim"] if named else own)]
 
 
 def is_safe(path: Path) -> bool:
@@ -93,9 +93,9 @@ def writable() -> Path | None:
     """The folder that new machine code of these sources goes to; None: there is none, and nothing is kept."""
     for home in homes():
         with suppress(OSError):
-            _make(home)
+            make(home)
             if is_safe(home):
-                fresh = _make(home / stamp())
+                fresh = make(home / stamp())
                 if is_safe(home / stamp()) and os.access(home / stamp(), os.W_OK):
                     if fresh:
                         _drop_stale(home)
@@ -120,7 +120,7 @@ def _complain(what: str) -> None:
         print(f"llmqsim: {what}", file=sys.stderr, flush=True)
 
 
-def _make(folder: Path) -> bool:
+def make(folder: Path) -> bool:
     """Make a folder that nobody but its owner can write; True when it is new."""
     if folder.is_dir():
         return False
@@ -222,7 +222,7 @@ def _in(folder: Path) -> type[caching.Cache]:
             return cls(py_func, py_file)
 
         def ensure_cache_path(self):
-            _make(self._path)
+            make(self._path)
 
         def get_cache_path(self):
             return str(self._path)

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from llmqsim.metrics.student import t_quantile
 from llmqsim.metrics.warmup import mser5
 
 CONFIDENCE = 0.95
@@ -51,13 +52,6 @@ class Interval:
     def to_dict(self) -> dict[str, Any]:
         """Plain data: mean, low, high, n, method, confidence, settled."""
         return {key: value for key, value in asdict(self).items() if key != "freedom"}
-
-
-def t_quantile(confidence: float, degrees: float) -> float:
-    """The two-sided critical value of Student's t."""
-    from scipy.special import stdtrit  # scipy.stats takes half a second to import
-
-    return float(stdtrit(degrees, (1 + confidence) / 2))
 
 
 def spread_limit(degrees: float, share: float = 0.8) -> float:

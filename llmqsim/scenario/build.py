@@ -14,12 +14,10 @@ from llmqsim.cluster.fleet import Fleet
 from llmqsim.cost import lower
 from llmqsim.cost.host import mixed_step_s, step_base_s
 from llmqsim.cost.stations import Stations
-from llmqsim.cost.store import Store
 from llmqsim.engine.deployment import Deployment
 from llmqsim.errors import ScenarioError
 from llmqsim.hardware import serving
 from llmqsim.hardware.gpu import Gpu, gpu, linked, own_gpu
-from llmqsim.hardware.hf_config import model_from_config
 from llmqsim.hardware.model import Model, model
 from llmqsim.kv.capacity import KvCapacity, kv_capacity
 from llmqsim.kv.measured import MeasuredMemory
@@ -202,6 +200,8 @@ def _model(scenario: Scenario) -> Model:
 
 def _own_model(scenario: Scenario, config: str, architecture: str | None) -> Model:
     """The model of a config.json, whose faults say where the scenario names it."""
+    from llmqsim.hardware.hf_config import model_from_config
+
     try:
         return model_from_config(scenario.folder / config, architecture)
     except ScenarioError as error:
@@ -265,7 +265,11 @@ def _cost(
     if spec.model == "stations":
         return Stations(**{f"{term}_s": seconds for term, seconds in spec.model_dump(exclude={"model"}).items()})
     if spec.model == "calibrated":
-        store = Store(scenario.folder / spec.coefficients) if spec.coefficients else None
+        store = None
+        if spec.coefficients:
+            from llmqsim.cost.store import Store
+
+            store = Store(scenario.folder / spec.coefficients)
         return lower.lower(network, card, tp, options, host, options.max_model_len, store)
     own = {"base": spec.step} if spec.model == "constant" else spec.model_dump(exclude={"model"})
     own["base"] += step_base_s(host, tp)  # nothing unless the scenario sets engine.host itself

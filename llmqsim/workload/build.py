@@ -22,7 +22,6 @@ from llmqsim.units import NS_PER_S
 from llmqsim.workload import predict, prefix
 from llmqsim.workload.generate import generate
 from llmqsim.workload.lengths import MAX_TOKENS
-from llmqsim.workload.replay import replay
 from llmqsim.workload.rows import Rows
 
 BYTES_PER_KEPT_REQUEST = 800
@@ -67,7 +66,12 @@ def build(
     given = {k: v for k, v in workload.items() if v is not None}
     notes: list[str] = []
     folder = Path(base_folder)
-    rows = replay(given, folder, notes, seed, replication) if "trace" in given else generate(given, seed, replication, folder, notes)
+    if "trace" in given:
+        from llmqsim.workload.replay import replay  # with all that reads traces
+
+        rows = replay(given, folder, notes, seed, replication)
+    else:
+        rows = generate(given, seed, replication, folder, notes)
     if not len(rows.arrival_ns):
         raise ScenarioError(_nobody(given.get("duration")))
     shared = given.get("prefix") or {}

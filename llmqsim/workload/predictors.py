@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 
 from llmqsim.registry import param, register
-from llmqsim.workload.trace import read_trace
 
 FEWEST_IN_CELL = 20
 """requests that a cell needs for a quantile of its own"""
@@ -123,7 +122,7 @@ class Bucket(Predictor):
 
     def fault(self) -> str | None:
         """Edges that rise, a confusion matrix that is one."""
-        if any(not _is_number(e) for e in self.edges) or any(b <= a for a, b in zip(self.edges, self.edges[1:])):
+        if any(not _is_number(e) for e in self.edges) or any(b <= a for a, b in zip(self.edges, self.edges[1:], strict=False)):
             return f"edges must be rising lengths, such as [64, 256, 1024] (got {list(self.edges)})"
         wide = len(self.edges) + 1 if self.edges else self.buckets
         if self.confusion and not _stochastic(self.confusion, wide):
@@ -153,6 +152,8 @@ class Learned(Predictor):
         """What it learns from. Raises DataError for a trace that can't be read."""
         if not self.trace:
             return rows
+        from llmqsim.workload.trace import read_trace
+
         read = read_trace(folder / self.trace, need_times=False)
         return Lengths(read.prompt_tokens, read.output_tokens, np.zeros(len(read.prompt_tokens), dtype=np.int64))
 
