@@ -146,3 +146,54 @@ def test_the_percentile_is_numpys_bit_for_bit():
         values = generator.exponential(size=rows)
         for percent in (50, 90, 95, 99):
             assert percentile(values, percent) == float(np.percentile(values, percent))
+
+
+def hanging_together(generator: np.random.Generator, correlation: float, times: int, length: int = 20) -> np.ndarray:
+    """Stretches of AR(1) series of variance 1, float64[times, length]."""
+    found = np.empty((times, length))
+    found[:, 0] = generator.normal(size=times)
+    for i in range(1, length):
+        noise = generator.normal(size=times) * math.sqrt(1 - correlation**2)
+        found[:, i] = correlation * found[:, i - 1] + noise
+    return found
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.3, 0.6])
+def test_degrees_of_freedom_are_those_of_the_spread_of_what_hangs_together(correlation):
+    """A variance of f degrees of freedom spreads by sqrt(2 / f) of itself (chi-square); counted over 4,000 stretches."""
+    spreads = (hanging_together(np.random.default_rng(8), correlation, 4000, 200) ** 2).mean(axis=1)
+    counted = 2 / (spreads.std() / spreads.mean()) ** 2 / 200
+    assert (differences.degrees(20, correlation) + 1) / 20 == pytest.approx(counted, rel=0.06)
+    assert differences.degrees(4, correlation) == 3
+
+
+@pytest.mark.parametrize(("correlation", "most"), [(0.0, 0.07), (0.3, 0.1), (0.5, 0.13)])
+def test_batches_that_hang_together_are_rarely_called_by_chance(correlation, most):
+    """5 % of intervals of 20 batches whose true mean is 0 leave it out where they do not hang together; more where they
+    do, as 20 values show too little of it: t with 19 degrees, refused from 0.5 seen on, has 9 and 16 % at 0.3 and 0.5."""
+    stretches = hanging_together(np.random.default_rng(9), correlation, 600)
+    found = [differences.of_parts(float(parts.mean()), parts, 20, skewed=False) for parts in stretches]
+    called = [not one.low <= 0 <= one.high for one in found if one.settled]
+    assert len(called) > 560 and np.mean(called) <= most
+
+
+def test_the_end_of_a_run_that_falls_behind_is_a_difference_and_noise_is_none():
+    """Ends: what the end of the run would add, had it ended after each batch. Growing all along it is one; else by chance."""
+    quiet = np.random.default_rng(10).normal(scale=0.01, size=20)
+    behind = np.linspace(0, 2, 20)
+    assert differences.of_parts(2.0, quiet, 20, ends=behind).low > 0
+    noise = np.random.default_rng(11).normal(size=(500, 20))
+    told = [differences.of_parts(float(ends[-1]), quiet, 20, ends=ends) for ends in noise]
+    assert np.mean([not one.low <= 0 <= one.high for one in told]) <= 0.08
+
+
+def test_a_spread_may_be_as_much_larger_as_chi_square_has_it():
+    """Quantiles at 20 % from a table: 5.380 for 9 degrees, 13.716 for 19."""
+    assert stats.spread_limit(9) == pytest.approx(math.sqrt(9 / 5.380), rel=1e-3)
+    assert stats.spread_limit(19) == pytest.approx(math.sqrt(19 / 13.716), rel=1e-3)
+
+
+def test_a_percentile_that_few_requests_lie_beyond_is_refused():
+    values = np.random.default_rng(12).exponential(size=(2, 1900))
+    found = differences.percentile_difference(values[0], values[1] + 5, 99, places(1900))
+    assert (found.low, found.high, found.n) == (None, None, 0)

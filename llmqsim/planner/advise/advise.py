@@ -78,8 +78,11 @@ def advise(bench: Bench, prices: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def _causes(base: Trial, rows: Sequence[Row], stack: Stack, full: float) -> list[dict[str, Any]]:
-    """What the levers of the stack do, first; those that may change answers only where they are wanted."""
-    lossy = any(lever.changes_answers for lever in stack.levers)
+    """What the levers of the stack do, first; those that may change answers only where the stack begins with one.
+
+    What leaves answers as they are is pulled before: where the stack still needs it, it is the better half of the cure.
+    """
+    lossy = bool(stack.levers) and stack.levers[0].changes_answers
     return causes(base.facts, rows, full, short=not stack.kept, lossy=lossy)
 
 
