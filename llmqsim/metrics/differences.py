@@ -29,7 +29,7 @@ STEPS = 12
 """halvings of a bracket around a limit: it is known to a thousandth of the interval"""
 ENOUGH_BATCHES = 8
 """with fewer batches in which the runs differ beyond a percentile, few patterns of signs can speak against chance"""
-LEAST_BEYOND = 2 * BATCHES
+LEAST_BEYOND = 3 * BATCHES
 """requests of both runs together beyond a percentile, below which shares of batches are a matter of one request or none"""
 
 

@@ -66,10 +66,10 @@ def _waits(gaps: np.ndarray, services: np.ndarray) -> np.ndarray:
 
 
 def test_a_shift_is_found_and_nothing_else():
-    values = np.random.default_rng(3).exponential(size=2000)
-    found = differences.percentile_difference(values, values + 0.5, 99, places(2000))
+    values = np.random.default_rng(3).exponential(size=3000)
+    found = differences.percentile_difference(values, values + 0.5, 99, places(3000))
     assert found.low > 0 and found.mean == pytest.approx(0.5) and found.low <= 0.5 <= found.high
-    alike = differences.percentile_difference(values, values, 99, places(2000))
+    alike = differences.percentile_difference(values, values, 99, places(3000))
     assert (alike.mean, alike.low, alike.high) == (0.0, 0.0, 0.0)
 
 
@@ -194,6 +194,6 @@ def test_a_spread_may_be_as_much_larger_as_chi_square_has_it():
 
 
 def test_a_percentile_that_few_requests_lie_beyond_is_refused():
-    values = np.random.default_rng(12).exponential(size=(2, 1900))
-    found = differences.percentile_difference(values[0], values[1] + 5, 99, places(1900))
+    values = np.random.default_rng(12).exponential(size=(2, 2900))
+    found = differences.percentile_difference(values[0], values[1] + 5, 99, places(2900))
     assert (found.low, found.high, found.n) == (None, None, 0)
