@@ -42,7 +42,7 @@ class Mixer:
     vectors: int = 0
     """other parameters of a layer: biases, norms, convolutions"""
     heads: int = 0
-    """query heads; 0: none"""
+    """query heads, or those that a state is split by; 0: none"""
     kv_heads: int = 0
     key_dim: int = 0
     value_dim: int = 0
@@ -165,6 +165,7 @@ def gated_delta_net(
             Projection("linear output", hidden, value, "in"),
         ),
         (2 * key + value) * kernel + 2 * values[0] + values[1],
+        heads=values[0],
         state_elements=values[0] * values[1] * keys[1],
         state_width=width,
         conv_channels=2 * key + value,
@@ -187,6 +188,7 @@ def kimi_delta(layers: int, hidden: int, heads: int, size: int, kernel: int) -> 
             Projection("linear output", hidden, wide, "in"),
         ),
         3 * wide * kernel + heads + wide + size,
+        heads=heads,
         state_elements=wide * size,
         conv_channels=3 * wide,
         conv_kernel=kernel,
@@ -202,6 +204,7 @@ def lightning(layers: int, hidden: int, heads: int, size: int) -> Mixer:
         layers,
         (Projection("linear QKV and gate", 4 * wide, hidden), Projection("linear output", hidden, wide, "in")),
         wide,
+        heads=heads,
         state_elements=wide * size,
     )
 
@@ -219,6 +222,7 @@ def mamba2(layers: int, hidden: int, heads: tuple[int, int], groups: int, state:
             Projection("state-space output", hidden, inner, "in"),
         ),
         channels * (kernel + 1) + 3 * heads[0] + inner,
+        heads=heads[0],
         state_elements=inner * state,
         state_width=width,
         conv_channels=channels,

@@ -205,9 +205,13 @@ class Model:
             if count % tp:
                 return f"{count} {what} of {self.name} can't be split evenly over {tp} GPUs (got {tp})"
         for one in self.mixers:
-            for heads in (one.heads, *((one.conv_channels,) if one.kind == "state" else ())):
-                if heads % tp:
-                    return f"{heads} heads or channels ({one.name}) of {self.name} can't be split evenly over {tp} GPUs (got {tp})"
+            for count in (one.heads, one.conv_channels):
+                if count % tp:
+                    what = f"{count} heads or channels ({one.name}) of {self.name}"
+                    return f"{what} can't be split evenly over {tp} GPUs (got {tp})"
+            if one.kv_heads and not one.latent and one.kv_heads % tp and tp % one.kv_heads:
+                what = f"{one.kv_heads} KV heads ({one.name}) of {self.name}"
+                return f"{what} can be neither split nor copied evenly (got {tp})"
         if not self.kv_lora_rank and self.kv_heads % tp and tp % self.kv_heads:
             return f"{self.kv_heads} KV heads of {self.name} can be neither split nor copied evenly (got {tp})"
         return None

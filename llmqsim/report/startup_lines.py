@@ -38,7 +38,7 @@ def _figure(name: str, text: str, *, size: bool = False, several: Callable[..., 
 
 FIGURES = (
     _figure("weights", r"(?:model loading took|loading model weights took|model weights take)\s*SIZE", size=True),
-    _figure("kv", r"available kv cache memory:?\s*SIZE", size=True, several=min),
+    _figure("kv", r"available kv cache memory:?\s*\(?SIZE", size=True, several=min),
     _figure("kv", r"reserved for kv cache is\s*SIZE", size=True, several=min),
     _figure("tokens", r"gpu kv cache size:?\s*NUMBER\s*tokens", several=min),
     _figure("blocks", r"#\s*(?:gpu|cuda) blocks:?\s*NUMBER", several=min),
