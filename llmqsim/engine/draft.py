@@ -111,8 +111,6 @@ class StepDraft:
         behind = [s for s in replica.order.behind(request, self.swaps_ahead) if s.row not in self.plan.rows]
         tokens = request.known_tokens if options.scheduler_reserve_full_isl else min(request.known_tokens, self.budget)
         need = rules.blocks_for(tokens, options.block_size) + replica.watermark_blocks
-        if self.swaps_ahead and request.swapped_blocks:  # as rules.may_return has it
-            need = request.swapped_blocks + replica.watermark_blocks + bool(replica.running)
         taken = 0 if self.swaps_ahead else len(replica.running)
         slots, free = options.max_num_seqs - taken, replica.pool.free_blocks
         chosen: list[Sequence] = []

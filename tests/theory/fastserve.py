@@ -7,11 +7,11 @@ to the tail; else it keeps its place. Who was in no iteration for `starve` goes 
 
 Swapping: no job computes anything twice. When fewer than `batch` blocks are free, jobs that are not served are copied out,
 the last of the order first, while the iteration runs. In one with no copy out, those in the host's memory are brought in,
-the first of the order first, as long as `batch` blocks stay free: they are there before their turn comes. Only who lacks
-room when its turn has come takes that of jobs behind it, and then the iteration waits for the copies.
+the first of the order first, as long as `batch` blocks stay free (or nobody is on the GPU): they are there before their
+turn comes. Only new jobs, and those that grow, take the room of jobs behind them, and then the iteration waits for the copies.
 
 Left open by that statement and taken from the engine: a request's last token has no keys yet; one that comes back needs a
-block more than it has, unless nobody is there; behind the first for whom there is no room, or who gave his to another, only those on the GPU are served.
+block more than it has, unless nobody is there; behind the first new one for whom there is no room, or one who gave his to another, only those on the GPU are served.
 """
 
 from __future__ import annotations
@@ -57,17 +57,19 @@ def serve(jobs, *, batch, blocks, size, quantum, levels, starve, step, prefill, 
             order.insert(0, job)
             job.level, job.spent, job.last = 0, 0, now
         free = blocks - sum(job.blocks(size) for job in order if job.where == "gpu")
+        alone = all(job.where != "gpu" for job in order)
         served, lost, entry, waits, beside = [], [], True, 0, 0
         for place, job in enumerate(order):
             entry = entry and job not in lost
-            if len(served) == batch or (job.where != "gpu" and not entry):
+            shut_out = not alone if job.where == "host" else job.where == "new" and not entry
+            if len(served) == batch or shut_out:
                 continue
             need = job.blocks(size, 1) - (job.blocks(size) if job.where == "gpu" else 0)
             others = any(other.where == "gpu" for other in order)
             asks = job.blocks(size) + others if job.where == "host" else need
             behind = [other for other in reversed(order[place + 1 :]) if other.where == "gpu"]
             if free + sum(other.blocks(size) for other in behind) < asks:
-                entry = entry and job.where == "gpu"
+                entry = entry and job.where != "new"
                 continue
             while free < asks:
                 victim = behind.pop(0)

@@ -32,8 +32,8 @@ def form_ranked(view: ReplicaView, draft: StepDraft) -> None:
 def form_ahead(view: ReplicaView, draft: StepDraft) -> None:
     """As many from the top of the list as a step has slots for; the others keep their KV while there is room.
 
-    Who has none on the GPU takes the memory of those behind; behind the first for whom that is not enough only those
-    enter whose KV is there. What is copied ahead of need is chosen when the step is there.
+    Who is new takes the memory of those behind; behind the first for whom that is not enough only those get tokens whose
+    KV is there. What is copied ahead of need is chosen when the step is there.
     """
     inside = {request.row for request in view.running}
     swapped = {request.row for request in view.swapped}
@@ -44,9 +44,8 @@ def form_ahead(view: ReplicaView, draft: StepDraft) -> None:
         if request.row in inside:
             if not draft.grow(request) and not request.kv_blocks:  # it has just lost them to one before it
                 entry = False
-        elif entry and request.row in swapped:
-            entry = draft.swap_in(request) or (draft.displace(request) and draft.swap_in(request))
-            if entry:
+        elif request.row in swapped:  # comes back ahead of its turn, or when nobody else is there
+            if not view.running and draft.swap_in(request):
                 draft.grow(request)
         elif entry and not draft.holds_new:
             entry = draft.admit(request) or (draft.displace(request) and draft.admit(request))

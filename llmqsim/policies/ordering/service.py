@@ -118,8 +118,8 @@ class Mlfq(Ordering):
     proactive : false: whoever gives way loses its memory and goes where engine.preemption says; where that is
     recomputing, so much is computed again under load that the service collapses. true, as published: who gives its slot
     away keeps its KV on the GPU while there is room; while a step runs, the last of the order are copied to the host until
-    as many blocks are free as a step has slots, or else the first come back. New requests wait while less than a tenth of
-    the host's memory is free. Needs engine.preemption swap_newest (presets up to vllm-0.6, with engine.batching:
+    as many blocks are free as a step has slots, or else the first come back, as long as so many stay free. New requests
+    wait while less than a tenth of the host's memory is free. Needs engine.preemption swap_newest (presets up to vllm-0.6, with engine.batching:
     continuous); only the reference engine has it.
     """
 
