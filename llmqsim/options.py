@@ -92,7 +92,7 @@ class HostCost:
 
 @dataclass(frozen=True)
 class MemoryRule:
-    """What an engine takes of a GPU's memory beside weights and KV cache (kv/capacity.py)."""
+    """What an engine takes of a GPU's memory beside weights and KV cache (kv/account.py)."""
 
     rule: str = "vllm"
     """'vllm': share x memory - weights - reserve; 'sglang': share x memory - weights; 'trtllm': share x (memory -

@@ -16,7 +16,8 @@ from llmqsim.hardware.gpu import Gpu, gpu
 from llmqsim.hardware.hf_config import model_from_config
 from llmqsim.hardware.model import Model, model
 from llmqsim.hardware.serving import engine_options
-from llmqsim.kv.capacity import KvCapacity, kv_capacity, smallest_layout
+from llmqsim.kv.account import smallest_layout
+from llmqsim.kv.capacity import KvCapacity, kv_capacity
 from llmqsim.options import EngineOptions
 
 MODELS = (

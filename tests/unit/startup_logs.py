@@ -14,7 +14,7 @@ from llmqsim.hardware.gpu import gpu
 from llmqsim.hardware.hf_config import model_from_config
 from llmqsim.hardware.model import Model, model
 from llmqsim.hardware.serving import engine_options
-from llmqsim.kv.capacity import account
+from llmqsim.kv.account import account
 from llmqsim.kv.hybrid import Layout, Manager
 from llmqsim.kv.kinds import Release, kinds, manager, model_layout
 
