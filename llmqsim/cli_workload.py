@@ -161,7 +161,7 @@ def _fit(arguments: argparse.Namespace) -> int:
     from llmqsim.workload.fit import fit_file
 
     if arguments.output is None and arguments.traffic is None:
-        raise UserError("workload fit: give -o LENGTHS.yaml for lengths, --traffic TRAFFIC.yaml for all of the traffic, or both")
+        raise UserError("workload fit: give -o (--output) LENGTHS.yaml for lengths, --traffic TRAFFIC.yaml for all of the traffic, or both (see --help)")
     outputs = {"--output": arguments.output, "--traffic": arguments.traffic, "--json": arguments.json}
     check_outputs(outputs, [arguments.trace])
     if arguments.json is not None and arguments.traffic is None:

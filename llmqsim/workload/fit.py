@@ -51,13 +51,16 @@ def fit_histogram(values: np.ndarray, bins: int) -> Histogram:
     return Histogram(tokens[starts], tokens[ends], weight.astype(float), mean)
 
 
-def fit_lengths(prompt_tokens: np.ndarray, output_tokens: np.ndarray, about: dict | None = None) -> LengthTable:
-    """Fit the joint table to int64[n] prompt and output tokens of the same requests (n >= 1)."""
-    prompt = fit_histogram(prompt_tokens, PROMPT_BINS)
+def fit_lengths(
+    prompt_tokens: np.ndarray, output_tokens: np.ndarray, about: dict | None = None, finer: int = 1
+) -> LengthTable:
+    """Fit the joint table to int64[n] prompt and output tokens of the same requests (n >= 1), with `finer` times the
+    usual number of bins."""
+    prompt = fit_histogram(prompt_tokens, finer * PROMPT_BINS)
     # A range ends at the end of a prompt bin, so that its share in the table is its share in the trace.
     prompt_high = prompt.high[_range_ends(prompt, prompt_tokens, output_tokens)]
     group = np.searchsorted(prompt_high, prompt_tokens, side="left")
-    outputs = tuple(fit_histogram(output_tokens[group == i], OUTPUT_BINS) for i in range(len(prompt_high)))
+    outputs = tuple(fit_histogram(output_tokens[group == i], finer * OUTPUT_BINS) for i in range(len(prompt_high)))
     return LengthTable(prompt, outputs, prompt_high, dict(about or {}))
 
 

@@ -108,6 +108,9 @@ def test_shapes_do_what_they_say():
     assert near(counted(week, 9 * 3600, 10 * 3600, 7 * day), 0.2 * 3600 * 4 * 2)
     assert near(counted(week, day + 9 * 3600, day + 10 * 3600, 7 * day), 0.2 * 3600 * 4)
     assert counted(week, 6 * day, 7 * day, 7 * day) == 0
+    for model in (ramp, crowd, week):
+        few, many = (draw_traffic(model, 0, 0, n, None).arrival_s for n in (300, 9000))
+        assert np.array_equal(few, many[:300])
 
 
 def test_three_kinds_of_growth_are_three_things():

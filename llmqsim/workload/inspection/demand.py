@@ -15,8 +15,8 @@ from llmqsim import rng
 
 OUTPUT_WEIGHT = 5.0
 """prompt tokens that a token of an answer weighs, a convention (prices of public services differ by such a factor)"""
-LOAD = 0.8
-"""share of its time that the reference server works"""
+LOAD, LIGHT_LOAD = 0.8, 0.4
+"""shares of its time that the reference server works: waits at the second are of short bursts alone"""
 TWIN_ROWS = 200_000
 """rows of the Poisson twin at most, of which its waits are known within a few per cent"""
 

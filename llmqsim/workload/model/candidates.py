@@ -16,11 +16,11 @@ from llmqsim.workload.model.shape import Shape
 from llmqsim.workload.model.traffic import Stream, TrafficModel
 from llmqsim.workload.trace import Trace
 
-WINDOWS = (100, 30)
+SLOW, SLOWER = 100, 30
 """windows of regimes in a trace, unless that leaves fewer than PER_WINDOW requests in each"""
-PER_WINDOW = 30
-KINDS_OF_WINDOWS = (2, 4)
-"""numbers of regimes that are tried"""
+PER_WINDOW, PER_SHORT_WINDOW = 30, 8
+REGIMES: tuple[tuple[int, int | None], ...] = ((2, SLOW), (2, SLOWER), (4, SLOW), (4, SLOWER), (8, None))
+"""numbers of regimes and of windows that are tried; None: windows as short as PER_SHORT_WINDOW requests, for bursts"""
 CLIENT_ROWS = 300
 """requests from which a client has a stream of its own; the others share one"""
 MOST_CLIENTS = 40
@@ -65,14 +65,13 @@ def candidates(trace: Trace, start_s: float | None) -> Iterator[Candidate]:
     yield Candidate("poisson", f"Poisson{also}; length table", one(Gaps("poisson"), table), "poisson")
     yield Candidate("gamma", f"gamma gaps{also}; length table", one(Gaps("gamma", max(cv, 0.02)), table), "gamma")
     yield Candidate("gaps", f"table of gaps{also}; length table", one(gap_table(gaps), table), "gaps")
-    for kinds in KINDS_OF_WINDOWS:
-        for windows in WINDOWS:
-            found = regimes_of(flat, prompt, output, rate, kinds, windows)
-            if found is not None:
-                regimes, law, lengths = found
-                told = f"{len(regimes.rate)} regimes of rate and lengths in windows of {regimes.window_s:,.3g} s"
-                yield Candidate(f"regimes {len(regimes.rate)} × {regimes.window_s:,.3g} s", f"{told}, table of gaps{also}",
-                                one(law, lengths, regimes), f"regimes {kinds}/{windows}")  # fmt: skip
+    for kinds, windows in REGIMES:
+        found = regimes_of(flat, prompt, output, rate, kinds, windows)
+        if found is not None:
+            regimes, law, lengths = found
+            told = f"{len(regimes.rate)} regimes of rate and lengths in windows of {regimes.window_s:,.3g} s"
+            yield Candidate(f"regimes {len(regimes.rate)} × {regimes.window_s:,.3g} s", f"{told}, table of gaps{also}",
+                            one(law, lengths, regimes), f"regimes {kinds}/{windows}")  # fmt: skip
     if (made := _by_client(trace, shape)) is not None:
         yield Candidate("clients", f"{len(made.streams)} streams of clients, each with gaps, regimes and lengths{also}", made,
                         "clients")  # fmt: skip
@@ -102,7 +101,7 @@ def _unshaped(arrival_s: np.ndarray, shape: Shape) -> np.ndarray:
 
 
 def regimes_of(
-    arrival_s: np.ndarray, prompt: np.ndarray, output: np.ndarray, rate: float, kinds: int, windows: int
+    arrival_s: np.ndarray, prompt: np.ndarray, output: np.ndarray, rate: float, kinds: int, windows: int | None
 ):
     """(Regimes, Gaps within them, mixes of lengths); None where the counts of windows do not differ beyond chance.
 
@@ -110,7 +109,7 @@ def regimes_of(
     within regimes, whose part is taken out of the spread of the rates.
     """
     first, span = float(arrival_s[0]), float(arrival_s[-1] - arrival_s[0])
-    window = max(span / windows, PER_WINDOW / rate)
+    window = PER_SHORT_WINDOW / rate if windows is None else max(span / windows, PER_WINDOW / rate)
     windows = int(span // window)
     if windows < 5 * kinds:
         return None
@@ -211,7 +210,7 @@ def _client(name: str, trace: Trace, mine: np.ndarray, span: float, shape: Shape
     # gaps before the first request and after the last belong to the client too
     around = np.concatenate([[trace.arrival_s[0]], times, [trace.arrival_s[-1]]])
     if (found := regimes_of(around, np.append(np.insert(prompt, 0, prompt[0]), prompt[-1]),
-                            np.append(np.insert(output, 0, output[0]), output[-1]), rate, KINDS_OF_WINDOWS[-1], WINDOWS[0])):  # fmt: skip
+                            np.append(np.insert(output, 0, output[0]), output[-1]), rate, 4, SLOW)):  # fmt: skip
         regimes, law, lengths = found
         return Stream(name, rate, law, lengths, regimes)
     return Stream(name, rate, gap_table(np.diff(times)), (fit_mix(prompt, output),))

@@ -16,6 +16,8 @@ LENGTH_TOLERANCE, KV_TOLERANCE = 0.02, 0.06
 """of mean, P50, P95, P99 of each column, and of P99 of KV-time, in sample"""
 TAILS = (0.02, 0.05)
 """shares of the rows, the heaviest, whose pairs are kept as they are where a table alone blurs them"""
+FINER = (1, 4)
+"""times the usual number of bins of a table"""
 MOST_PAIRS = 400
 EVENLY = 200_000
 """rows drawn evenly to judge a mix"""
@@ -103,15 +105,18 @@ def kv_p99(prompt: np.ndarray, output: np.ndarray) -> float:
 
 
 def fit_mix(prompt: np.ndarray, output: np.ndarray) -> Mix:
-    """The smallest of: a table, a table and the pairs of the heaviest 2 %, or of 5 %, that is within tolerance.
-
-    int64[n], n >= MIN_ROWS. Where none is, the last.
+    """The first that is within tolerance of: a table, one with the pairs of the heaviest 2 %, or 5 %, beside it, and the
+    same with finer bins. int64[n], n >= MIN_ROWS. Where none is, the last.
     """
-    mix: Mix = fit_lengths(prompt, output)
-    for tail in TAILS:
-        if _fits(mix, prompt, output) or len(prompt) * (1 - tail) < MIN_ROWS:
-            break
-        mix = _with_tail(prompt, output, tail)
+    mix: Mix | None = None
+    for finer in FINER:
+        for tail in (0.0, *TAILS):
+            if tail and len(prompt) * (1 - tail) < MIN_ROWS:
+                continue
+            mix = _with_tail(prompt, output, tail, finer) if tail else fit_lengths(prompt, output, finer=finer)
+            if _fits(mix, prompt, output):
+                return mix
+    assert mix is not None
     return mix
 
 
@@ -121,7 +126,7 @@ def _fits(mix: Mix, prompt: np.ndarray, output: np.ndarray) -> bool:
     return near and abs(kv_p99(*drawn) / kv_p99(prompt, output) - 1) <= KV_TOLERANCE
 
 
-def _with_tail(prompt: np.ndarray, output: np.ndarray, tail: float) -> Mixture:
+def _with_tail(prompt: np.ndarray, output: np.ndarray, tail: float, finer: int) -> Mixture:
     """Heaviest rows as pairs (evenly by rank where there are very many), the others as a table.
 
     Heavy is who ranks high by KV-time, by prompt or by output.
@@ -134,4 +139,4 @@ def _with_tail(prompt: np.ndarray, output: np.ndarray, tail: float) -> Mixture:
     if count > MOST_PAIRS:
         kept = heavy[((np.arange(MOST_PAIRS) + 0.5) * count / MOST_PAIRS).astype(np.int64)]
     shares = np.array([len(body), count]) / len(order)
-    return Mixture(shares, (fit_lengths(prompt[body], output[body]), Pairs(prompt[kept], output[kept])))
+    return Mixture(shares, (fit_lengths(prompt[body], output[body], finer=finer), Pairs(prompt[kept], output[kept])))

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 DAY_S, HOUR_S, WEEK_S = 86_400.0, 3_600.0, 604_800.0
+FINEST_S = 0.05
+"""steps of the grid at least"""
+MOST_STEPS = 5_000_000
 THURSDAY = 3
 """the weekday of 1 January 1970, Monday being 0"""
 
@@ -86,11 +89,12 @@ class Shape:
         """How many times as long prompts are."""
         return (1 + self.growth.prompts) ** (seconds / self.growth.every_s)
 
-    def step_s(self, until_s: float) -> float:
-        """How fine a grid must be to follow it."""
-        spans = [until_s / 64]
+    def step_s(self) -> float:
+        """How fine a grid must be to follow it, whatever the time that is drawn."""
+        spans = [self.growth.every_s / 64] if self.growth != Growth() else []
         spans += [HOUR_S / 4] if self.hours else []
         spans += [DAY_S / 24] if self.days else []
         spans += [(ramp.to_s - ramp.from_s) / 64 for ramp in self.ramps]
         spans += [part / 16 for flash in self.flashes for part in (flash.rise_s, flash.fall_s) if part > 0]
-        return max(min(spans), until_s / 200_000)
+        spans += [flash.hold_s / 4 for flash in self.flashes if flash.hold_s > 0]
+        return max(min(spans, default=HOUR_S), FINEST_S)

@@ -19,7 +19,7 @@ from llmqsim.workload.arrivals import bounded
 from llmqsim.workload.lengths import MAX_TOKENS
 from llmqsim.workload.model.laws import Gaps, Regimes
 from llmqsim.workload.model.mixes import Mix, size
-from llmqsim.workload.model.shape import Shape
+from llmqsim.workload.model.shape import MOST_STEPS, Shape
 from llmqsim.workload.trace import Trace
 
 BLOCK_TOKENS = 512
@@ -135,7 +135,8 @@ def _rates(model: TrafficModel, stream: Stream, copy: int, until: float, draw: n
     shape, path = model.shape, None
     edges = np.array([0.0, until])
     if not shape.plain:
-        edges = np.linspace(0, until, max(2, math.ceil(until / shape.step_s(until)) + 1))
+        step = max(shape.step_s(), until / MOST_STEPS)
+        edges = np.minimum(np.arange(math.ceil(until / step) + 1) * step, until)
     if stream.regimes is not None:
         windows = max(1, math.ceil(until / stream.regimes.window_s))
         path = stream.regimes.path(windows, draw)
