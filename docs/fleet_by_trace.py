@@ -40,7 +40,7 @@ NAMES = ("means only", "two parameters", "our model", "the trace itself")
 
 def main() -> None:
     """Search, print and draw."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("traces", type=Path)
     parser.add_argument("--out", type=Path, default=Path("docs/figures/fleet_by_trace.png"))
     arguments = parser.parse_args()

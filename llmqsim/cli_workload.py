@@ -177,13 +177,13 @@ def _fit_traffic(arguments: argparse.Namespace) -> None:
     from llmqsim.files import write_text
     from llmqsim.report import files
     from llmqsim.report.fit_screen import fit_screen
-    from llmqsim.workload.model.file import model_text
-    from llmqsim.workload.model.score import enough, fit_again, fit_traffic
+    from llmqsim.workload.model.score import FEWEST_ROWS, enough, fit_again, fit_traffic
+    from llmqsim.workload.model.text import model_text
 
     trace = scattered(arguments, read(arguments))
     if not enough(trace):
         raise UserError(
-            f"{arguments.trace}: arrivals can't be fitted: the trace needs times and at least 300 requests "
+            f"{arguments.trace}: arrivals can't be fitted: the trace needs times and at least {FEWEST_ROWS} requests "
             f"(it has {len(trace):,}); -o fits its lengths alone"
         )
     fit = fit_traffic(trace)

@@ -28,6 +28,7 @@ SHARES = (1.0, demand.LIGHT_LOAD / demand.LOAD)
 """factors on service at which waits are compared"""
 DRAWS = 24
 """traces drawn of each model, and stretches of the first two thirds, that waits are judged on"""
+FEWEST_ROWS = 2 * MIN_ROWS
 MOST_ROWS = 4_000_000
 """requests drawn for one model's waits in all"""
 WITHIN = (0.1, 0.9)
@@ -117,8 +118,9 @@ def _part(trace: Trace, where: slice) -> Trace:
 def _observed(part: Trace, per: float) -> Figures:
     prompt, output = part.prompt_tokens, part.output_tokens
     service = demand.work(prompt, output) * per
+    waits = [demand.p99_wait(part.arrival_s, service * share) for share in SHARES]
     return Figures(length_figures(prompt, output), kv_p99(prompt, output), dispersion(part.arrival_s, 60.0).index,
-                   *(demand.p99_wait(part.arrival_s, service * share) for share in SHARES))  # fmt: skip
+                   waits[0], waits[1])  # fmt: skip
 
 
 def _score(one: Candidate, past: Trace, coming: Trace, per: float, seen: Figures, next_seen: Figures) -> Scored:
@@ -126,15 +128,15 @@ def _score(one: Candidate, past: Trace, coming: Trace, per: float, seen: Figures
     lengths, kv = length_figures(prompt, output), kv_p99(prompt, output)
     waits, spreads = _drawn_waits(one.model, past, per)
     later, _ = _drawn_waits(one.model, coming, per)
-    medians = np.median(waits, axis=0).tolist()
+    median, light = np.median(waits, axis=0).tolist()
     true = (seen.wait_p99_s or 0.0, seen.light_wait_p99_s or 0.0)
-    errors = [_relative(median, value) for median, value in zip(medians, true, strict=True)]
+    errors = (_relative(median, true[0]), _relative(light, true[1]))
     low, high = (np.quantile(waits, level, axis=0).tolist() for level in WITHIN)
     met = all(abs(errors[i]) <= (WAIT_TOLERANCE, LIGHT_TOLERANCE)[i] or low[i] <= true[i] <= high[i] for i in range(2))
     worst, largest = _worst(lengths, seen.lengths)
     return Scored(
-        one.name, one.about, sizes(one.model.streams), Figures(lengths, kv, spreads, *medians), largest, worst,
-        _relative(kv, seen.kv_p99), *errors, met, _worst(lengths, next_seen.lengths)[1], _relative(kv, next_seen.kv_p99),
+        one.name, one.about, sizes(one.model.streams), Figures(lengths, kv, spreads, median, light), largest, worst,
+        _relative(kv, seen.kv_p99), errors[0], errors[1], met, _worst(lengths, next_seen.lengths)[1], _relative(kv, next_seen.kv_p99),
         _error_of_median(later[:, 0], next_seen.wait_p99_s), one.key,
     )  # fmt: skip
 
@@ -257,4 +259,4 @@ def fit_again(trace: Trace, fit: TrafficFit) -> TrafficModel:
 
 def enough(trace: Trace) -> bool:
     """Are there times and rows enough to fit arrivals?"""
-    return trace.has_times and len(trace) >= 3 * MIN_ROWS and bool(trace.arrival_s[-1] > trace.arrival_s[0])
+    return trace.has_times and len(trace) >= FEWEST_ROWS and bool(trace.arrival_s[-1] > trace.arrival_s[0])

@@ -128,7 +128,7 @@ def fast_block(raw: bytes, plan: Plan, dated: bool):
     if not plan.names[0]:
         times = np.full(len(frame), np.nan)
     else:
-        times = dates_ns(columns[0]) if dated else columns[0].to_numpy()
+        times = dates_ns(columns[0].tolist()) if dated else columns[0].to_numpy()
         columns = columns[1:]
     return times, columns[0].to_numpy(), columns[1].to_numpy(), others
 
