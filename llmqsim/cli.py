@@ -12,7 +12,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from llmqsim import terminal
+from llmqsim import progress, terminal
 from llmqsim.cli_hints import Parser
 from llmqsim.errors import UserError
 from llmqsim.files import check_outputs
@@ -135,6 +135,7 @@ def _parser() -> argparse.ArgumentParser:
         cli_advise,
         cli_calibrate,
         cli_claims,
+        cli_completion,
         cli_fits,
         cli_gate,
         cli_planner,
@@ -158,6 +159,7 @@ def _parser() -> argparse.ArgumentParser:
     cli_workload.add_commands(commands)
     cli_report.add_commands(commands)
     cli_fits.add_commands(commands)
+    cli_completion.add_commands(commands)
 
     bench = commands.add_parser("bench", help="how fast is the simulator on this machine?")
     bench.add_argument("--case", action="append", default=[], metavar="CASE", help="only this case; see docs/benchmarks.md")
@@ -217,7 +219,8 @@ def _run(arguments: argparse.Namespace) -> int:
     from llmqsim.report.tables import screen
     from llmqsim.simulation import simulate
 
-    result = simulate(scenario, keep=keep)
+    with progress.watch():
+        result = simulate(scenario, keep=keep)
     if arguments.json is not None:
         files.write_json(result.summary(), arguments.json)
     if arguments.requests is not None:
@@ -300,7 +303,8 @@ def _why(arguments: argparse.Namespace) -> int:
         scenario = _load(arguments)
         check_outputs({"--json": arguments.json}, scenario.inputs())
         _announce_compilation()
-        frame = simulate(scenario).to_frame()
+        with progress.watch():
+            frame = simulate(scenario).to_frame()
     what, mask = chosen(frame, arguments.request, arguments.klass, arguments.decile)
     told = attribution(frame, mask)
     if arguments.json is not None:
@@ -348,7 +352,8 @@ def _bench(arguments: argparse.Namespace) -> int:
 
     check_outputs({"--json": arguments.json}, ())
     cases = [*arguments.case, *(CASES if arguments.all else ())]
-    told = bench(list(dict.fromkeys(cases)), arguments.scale or arguments.all, arguments.start or arguments.all)
+    with progress.watch("bench"):
+        told = bench(list(dict.fromkeys(cases)), arguments.scale or arguments.all, arguments.start or arguments.all)
     if arguments.json:
         files.write_json(told, arguments.json)
     _say(bench_text(told))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from llmqsim import progress
 from llmqsim.cli_planner import EXIT_NO, EXIT_OK, EXIT_UNDECIDED, say, scenario_arguments, whole
 from llmqsim.files import check_outputs
 
@@ -34,7 +35,8 @@ def _advise(arguments: argparse.Namespace) -> int:
     bench = Bench(arguments.scenario, tuple(arguments.variant), tuple(arguments.set), arguments.seed)
     check_outputs({"--json": arguments.json, "--figure": arguments.figure}, bench.scenario().inputs())
     drawing.check(arguments.figure)
-    told = advise(bench, arguments.price)
+    with progress.watch("advise"):
+        told = advise(bench, arguments.price)
     if arguments.json is not None:
         files.write_json({key: value for key, value in told.items() if key != "seconds"}, arguments.json)
     if arguments.figure is not None:

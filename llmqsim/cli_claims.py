@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from llmqsim import terminal
+from llmqsim import progress, terminal
 from llmqsim.files import check_outputs, write_text
 
 EXIT_OK = 0
@@ -41,11 +41,9 @@ def _claims(arguments: argparse.Namespace) -> int:
     check_outputs(outputs, inputs)
     drawing.check(arguments.figure)
     only = [name.strip() for name in (arguments.only or "").split(",") if name.strip()]
-    line = terminal.StatusLine()
-    try:
-        told = claims(only, folder, arguments.bands, arguments.reduced, whole("--seed", 0)(arguments.seed), line.show)
-    finally:
-        line.end()
+    seed = whole("--seed", 0)(arguments.seed)
+    with progress.watch("claims"):
+        told = claims(only, folder, arguments.bands, arguments.reduced, seed, progress.say)
     if arguments.json is not None:
         files.write_json(told, arguments.json)
     if arguments.markdown is not None:

@@ -6,6 +6,7 @@ import argparse
 import os
 from typing import Any
 
+from llmqsim import progress
 from llmqsim.cli_planner import say, whole
 from llmqsim.errors import UserError
 from llmqsim.files import append_text, check_outputs, write_text
@@ -48,7 +49,9 @@ def _gate(arguments: argparse.Namespace) -> int:
     check_outputs(outputs, [*inputs, *([arguments.baseline] if arguments.baseline else [])])
     drawing.check(arguments.figure)
     number = arguments.replications or gate.REPLICATIONS
-    told = gate.gate(arguments.scenarios, arguments.baseline, number, arguments.seed, arguments.set)
+    with progress.watch("gate"):
+        progress.stage("gate", number * len(arguments.scenarios))
+        told = gate.gate(arguments.scenarios, arguments.baseline, number, arguments.seed, arguments.set)
     if arguments.json is not None:
         files.write_json(told, arguments.json)
     if arguments.figure is not None:
@@ -69,7 +72,9 @@ def _update(arguments: argparse.Namespace) -> int:
     from llmqsim.planner import gate
 
     number = arguments.replications or gate.REPLICATIONS
-    text, moved = gate.update(arguments.scenarios, arguments.baseline, number, arguments.seed, arguments.set)
+    with progress.watch("gate"):
+        progress.stage("gate", number * len(arguments.scenarios))
+        text, moved = gate.update(arguments.scenarios, arguments.baseline, number, arguments.seed, arguments.set)
     write_text(arguments.baseline, text)
     say("\n".join([*moved, f"baseline written: {arguments.baseline}"]))
     return 0

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from llmqsim import terminal
+from llmqsim import progress, terminal
 from llmqsim.errors import UserError
 from llmqsim.files import check_outputs, write_text
 
@@ -83,7 +83,8 @@ def _compare(arguments: argparse.Namespace) -> int:
     variants = [name.strip() for name in arguments.variants.split(",") if name.strip()]
     metric = [name.strip() for text in arguments.metric for name in text.split(",") if name.strip()]
     own = _own_variants(arguments.variant_set)
-    told = compare(arguments.scenario, variants, arguments.replications, metric, arguments.set, arguments.seed, own=own)
+    with progress.watch("compare"):
+        told = compare(arguments.scenario, variants, arguments.replications, metric, arguments.set, arguments.seed, own=own)
     if arguments.json is not None:
         files.write_json(told, arguments.json)
     if arguments.figure is not None:
@@ -156,11 +157,8 @@ def _size(arguments: argparse.Namespace) -> int:
     inputs = [path for path in (arguments.scenario, arguments.trace) if path is not None]
     check_outputs({"--json": arguments.json, "--save": arguments.save, "--figure": arguments.figure}, inputs)
     drawing.check(arguments.figure)
-    line = terminal.StatusLine()
-    try:
-        told = size(_question(arguments, line.show))
-    finally:
-        line.end()
+    with progress.watch("size"):
+        told = size(_question(arguments, progress.say))
     if arguments.json is not None:
         files.write_json({key: value for key, value in told.items() if key != "seconds"}, arguments.json)
     if arguments.save is not None:
@@ -247,13 +245,11 @@ def _capacity(arguments: argparse.Namespace) -> int:
     inputs = load(arguments.scenario, variant=arguments.variant, sets=arguments.set).inputs()
     check_outputs({"--json": arguments.json, "--figure": arguments.figure}, inputs)
     drawing.check(arguments.figure)
-    growth, line = _growth(arguments.growth), terminal.StatusLine()
-    try:
+    growth = _growth(arguments.growth)
+    with progress.watch("capacity"):
         told = capacity(
-            arguments.scenario, arguments.variant, arguments.set, arguments.replications, growth, arguments.seed, line.show
+            arguments.scenario, arguments.variant, arguments.set, arguments.replications, growth, arguments.seed, progress.say
         )
-    finally:
-        line.end()
     if arguments.json is not None:
         files.write_json(told, arguments.json)
     if arguments.figure is not None:
@@ -293,7 +289,9 @@ def _check_theory(arguments: argparse.Namespace) -> int:
     inputs = load(arguments.scenario, variant=arguments.variant, sets=arguments.set).inputs()
     check_outputs({"--json": arguments.json, "--figure": arguments.figure}, inputs)
     drawing.check(arguments.figure)
-    told = check_theory(arguments.scenario, arguments.variant, arguments.set, arguments.replications)
+    with progress.watch("check-theory"):
+        progress.stage("check-theory", arguments.replications)
+        told = check_theory(arguments.scenario, arguments.variant, arguments.set, arguments.replications)
     if arguments.json is not None:
         files.write_json(told, arguments.json)
     if arguments.figure is not None:

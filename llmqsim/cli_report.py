@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from llmqsim import progress
 from llmqsim.errors import UserError
 from llmqsim.files import check_outputs, write_text
 
@@ -76,5 +77,6 @@ def _ran(scenario: Any, prices: dict[str, float]) -> Any:
 
     _announce_compilation()
     few = (scenario.spec.workload.requests or 0) <= make.STEPPED
-    result = simulate(scenario, keep_steps=few)
+    with progress.watch():
+        result = simulate(scenario, keep_steps=few)
     return run.part(result.summary(), result, prices)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
-import time
 from pathlib import Path
 
-from llmqsim import terminal
+from llmqsim import progress, terminal
 from llmqsim.errors import UserError
 from llmqsim.files import check_outputs, write_text
 
 EXIT_OK = 0
-SHOWN_EVERY_S = 0.5
 
 
 def add_commands(commands) -> None:
@@ -38,11 +36,10 @@ def _sweep(arguments: argparse.Namespace) -> int:
     drawing.check(arguments.figure)
     grid = read_grid(arguments.grid)
     workers = _workers(arguments)
-    progress = _Progress()
     try:
-        swept = sweep(grid, store, workers, progress, progress.show)
+        with progress.watch("sweep"):
+            swept = sweep(grid, store, workers, _Progress(), progress.say)
     finally:
-        progress.end()
         if hasattr(workers, "close"):
             workers.close()
     if arguments.csv is not None:
@@ -78,27 +75,14 @@ def _jobs(text: str) -> int:
 
 
 class _Progress:
-    """Runs done, and when the rest will be, on the terminal's status line."""
+    """Runs done, as the sweep tells them: other processes may run them, so none counts itself."""
 
     def __init__(self):
-        self._start = self._shown = time.monotonic()
-        self._line = terminal.StatusLine()
+        self._done = 0
 
     def __call__(self, done: int, total: int) -> None:
-        now = time.monotonic()
         if done == 0:
-            self._start = now
-        if now - self._shown < SHOWN_EVERY_S and done < total:
-            return
-        self._shown = now
-        rest = (now - self._start) / done * (total - done) if done else None
-        eta = "" if rest is None else f", about {rest:,.0f} s left"
-        self._line.show(f"{done:,} of {total:,} runs{eta}")
-
-    def show(self, text: str) -> None:
-        """Say what else is going on."""
-        self._line.show(text)
-
-    def end(self) -> None:
-        """Finish the line."""
-        self._line.end()
+            progress.stage("sweep", total, counts_runs=False)
+            self._done = 0
+        progress.step(done - self._done)
+        self._done = done

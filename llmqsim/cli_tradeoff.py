@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from llmqsim import terminal
+from llmqsim import progress, terminal
 from llmqsim.errors import UserError
 from llmqsim.files import check_outputs
 
@@ -31,9 +31,11 @@ def _tradeoff(arguments: argparse.Namespace) -> int:
     check_outputs({"--json": arguments.json, "--figure": arguments.figure}, [arguments.scenario])
     drawing.check(arguments.figure)
     values = [_number(text) for text in arguments.values.split(",")]
-    found = tradeoff(
-        arguments.scenario, arguments.key, values, arguments.variant, arguments.set, arguments.replications
-    )
+    with progress.watch("tradeoff"):
+        progress.stage("tradeoff", len(values) * arguments.replications)
+        found = tradeoff(
+            arguments.scenario, arguments.key, values, arguments.variant, arguments.set, arguments.replications
+        )
     if arguments.json is not None:
         files.write_json(tradeoff_screen.told(found), arguments.json)
     if arguments.figure is not None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from contextlib import nullcontext
+
+from llmqsim import progress
 
 EXIT_OK = 0
 MOST_REASONS = 10
@@ -60,7 +63,8 @@ def _validate(arguments: argparse.Namespace) -> int:
     )
     cases = command.chosen(cases, arguments.case)
     tell = (lambda line: print(line, file=sys.stderr, flush=True)) if arguments.progress else None
-    found = command.validate(cases, arguments.workers, tell, command.peer_file_of(arguments.cases))
+    with nullcontext() if arguments.progress else progress.watch("validate"):
+        found = command.validate(cases, arguments.workers, tell, command.peer_file_of(arguments.cases))
     command.write(found, arguments.out)
     if arguments.json is not None:
         write_json(told(found), arguments.json)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from llmqsim import progress
 from llmqsim.caveats import Caveat
 from llmqsim.clock import EndOfTime
 from llmqsim.cluster import choose
@@ -15,7 +16,7 @@ from llmqsim.cluster.alone import late_alone
 from llmqsim.errors import ScenarioError, UserError
 from llmqsim.metrics.slo import Promise
 from llmqsim.records import StepLog
-from llmqsim.requests import Outcome
+from llmqsim.requests import INDEX, Outcome
 from llmqsim.result import Result
 from llmqsim.scenario.build import Servers, build_workload
 from llmqsim.scenario.build_fleet import Plant, build_plant
@@ -28,6 +29,8 @@ from llmqsim.version import __version__
 
 KEEP = ("requests", "summary")
 """what a result may hold of its requests: all of them, or the figures alone"""
+LOOKED_AT = 2000
+"""requests that are looked at to say how far a run has come"""
 GPUS_PER_NODE = 8
 """what NVLink joins in the servers that all-reduce was measured on"""
 
@@ -75,7 +78,8 @@ class Prepared:
             raise UserError(f"keep: must be one of {', '.join(KEEP)} (got {keep!r})")
         scenario, servers = self.scenario, self.servers
         workload = build_workload(scenario, servers, seed, replication, streamed=keep == "summary")
-        finished = _run(scenario, servers, workload, keep_steps)
+        with progress.running(len(workload.table), lambda: _done(workload.table)):
+            finished = _run(scenario, servers, workload, keep_steps)
         idle = idle_keys(scenario, servers, Happened.of(finished.usage, workload.table))
         result = Result(
             scenario=scenario.to_dict(),
@@ -116,6 +120,18 @@ def _late_alone(servers: Servers | Plant, workload) -> np.ndarray | None:
     if patience is None or not (workload.table.outcome == Outcome.TIMED_OUT).any():
         return None
     return late_alone(servers.deployment, workload.table, patience)
+
+
+def _done(table: Any) -> float | None:
+    """Share of the requests of a run under way that are over; of a streamed table, up to the last that is over."""
+    data = table.__dict__.get("data")
+    if data is None or not len(table):
+        return None
+    rows = np.unique(np.linspace(0, len(table) - 1, LOOKED_AT).astype(np.int64))
+    over = data[INDEX["outcome"], rows] != Outcome.UNFINISHED
+    if not over.any():
+        return 0.0
+    return float((np.flatnonzero(over)[-1] + 1) / len(rows)) if table.streamed else float(over.mean())
 
 
 def _slower_engine(lacking: str | None) -> tuple[str, ...]:

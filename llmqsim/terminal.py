@@ -48,23 +48,3 @@ def _columns(character: str) -> int:
     if unicodedata.combining(character):
         return 0
     return 2 if unicodedata.east_asian_width(character) in ("W", "F") else 1
-
-
-class StatusLine:
-    """One line on stderr that is written over again and again; nothing where stderr is no terminal."""
-
-    def __init__(self):
-        self._on = sys.stderr.isatty()
-        self._written = 0
-
-    def show(self, text: str) -> None:
-        """Put this in place of what stands there."""
-        if self._on:
-            line = f"llmqsim: {text}"
-            print("\r" + line.ljust(self._written), end="", file=sys.stderr, flush=True)
-            self._written = len(line)
-
-    def end(self) -> None:
-        """Finish the line, if there is one."""
-        if self._written:
-            print(file=sys.stderr)

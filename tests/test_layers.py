@@ -10,12 +10,13 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "llmqsim"
 
 FOUNDATION = {
-    "answers", "errors", "files", "formats", "stamps", "terminal", "units", "registry", "rng", "version", "jit", "memory", "kept",
+    "answers", "errors", "files", "formats", "stamps", "terminal", "units", "registry", "rng", "version", "jit", "memory", "progress", "kept",
 }  # fmt: skip
 DATA = {"requests", "packed", "caveats", "records", "options", "clients", "clock", "presets"}
 MAY_IMPORT: dict[str, set[str]] = {
     "answers": set(),
     "errors": set(),
+    "progress": {"terminal"},
     "files": {"errors"},
     "formats": {"errors"},
     "stamps": {"errors"},
@@ -60,7 +61,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "benchmark": FOUNDATION | DATA | {"simulation", "scenario", "scenario.build", "report", "cost"},
     "sweep": FOUNDATION | {"scenario", "simulation", "planner"},
     "cli": FOUNDATION | DATA | {"benchmark", "result", "metrics", "simulation", "scenario", "report", "workload", "cost", "engine"}
-    | {"cli_advise", "cli_calibrate", "cli_claims", "cli_fits", "cli_gate", "cli_planner", "cli_report", "cli_sweep", "cli_tradeoff", "cli_validate", "cli_warm", "cli_workload"}
+    | {"cli_advise", "cli_calibrate", "cli_claims", "cli_completion", "cli_fits", "cli_gate", "cli_planner", "cli_report", "cli_sweep", "cli_tradeoff", "cli_validate", "cli_warm", "cli_workload"}
     | {"cli_hints"},
     "cli_hints": {"errors", "scenario"},
     "tradeoff": FOUNDATION | {"scenario", "simulation", "metrics", "planner"},
@@ -76,6 +77,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cli_tradeoff": FOUNDATION | {"report", "tradeoff"},
     "cli_sweep": FOUNDATION | {"report", "sweep"},
     "cli_advise": FOUNDATION | {"planner", "report", "cli_planner"},
+    "cli_completion": {"cli"},
     "cli_report": FOUNDATION | {"report", "simulation", "scenario", "hardware", "cli"},
     "cli_gate": FOUNDATION | {"planner", "report", "scenario", "cli_planner"},
     "pytest_plugin": FOUNDATION | {"planner", "simulation", "scenario", "metrics", "report", "result"},

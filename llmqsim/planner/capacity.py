@@ -7,6 +7,7 @@ import os
 from itertools import pairwise
 from typing import Any
 
+from llmqsim import progress
 from llmqsim.answers import answer_of
 from llmqsim.errors import UserError
 from llmqsim.metrics import slo, stats
@@ -63,6 +64,7 @@ def capacity(
     ceiling = bounds.capacity_per_s * prepared.scenario.spec.replicas
     length = Length(prepared.scenario, len(table), tell)
     curve = Curve(prepared, objectives, rate, replications, seed, length, _most(bounds, prepared, rate))
+    progress.stage("capacity", (len(SHARES) + 1 + REFINED) * replications)
     for share in SHARES:
         curve.at(share * ceiling / rate)
     curve.at(1.0)
@@ -70,6 +72,7 @@ def capacity(
         if (factor := curve.undecided()) is None:
             break
         curve.at(factor)
+    progress.stage("capacity, with other step times", None)
     return _told(prepared, curve, bounds, ceiling, growth, step_error(curve, table))
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from llmqsim import progress
 from llmqsim.answers import answer_of
 from llmqsim.cluster.alone import alone_for
 from llmqsim.errors import UserError, did_you_mean
@@ -126,6 +127,7 @@ def compare_prepared(
     seed = first.scenario.spec.run.seed if seed is None else seed
     same = all(alike(one) for one in prepared.values())
     runs = 1 if same else replications
+    progress.stage("compare", runs * len(prepared))
     contestants = _run(prepared, seed, runs)
     against, *others = contestants
     judge = verdict.Judge(margin, segments=runs == 1, replicable=not same)

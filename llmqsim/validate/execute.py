@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from pathlib import Path
 
+from llmqsim import progress
 from llmqsim.errors import UserError
 from llmqsim.metrics import usage
 from llmqsim.metrics.stability import of_run
@@ -120,6 +121,7 @@ def _cores() -> int:
 
 
 def _pooled(runs: list[Run], workers: int, tell: Callable[[str], None] | None) -> list[Outcomes]:
+    progress.stage("validate", len(runs), counts_runs=False)
     if workers == 1 or len(runs) < 2:
         return [_noted(execute(run), run, i, len(runs), tell) for i, run in enumerate(runs, 1)]
     done: dict[int, Outcomes] = {}
@@ -135,6 +137,7 @@ def _pooled(runs: list[Run], workers: int, tell: Callable[[str], None] | None) -
 
 
 def _noted(outcome: Outcomes, run: Run, number: int, total: int, tell: Callable[[str], None] | None) -> Outcomes:
+    progress.step()
     if tell is not None:
         tell(f"{number}/{total} {run.case.id}: {outcome.error or f'{outcome.seconds:.1f} s, {outcome.engine} engine'}")
     return outcome

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from llmqsim import progress
 from llmqsim.errors import UserError
 from llmqsim.metrics import stats
 from llmqsim.planner.advise.levers import Lever
@@ -83,7 +84,9 @@ def look(bench: Bench, base: Trial, levers: Sequence[Lever]) -> tuple[list[tuple
     before = {factor: base.first_margin(factor) for factor in factors}
     best: dict[str, tuple[float, Lever, Trial]] = {}
     dropped: list[Dropped] = []
+    progress.stage("advise, a first look at levers", len(levers), "lever", counts_runs=False)
     for lever in levers:
+        progress.step()
         try:
             trial = bench.trial(lever.overrides, quick=not base.slow, same=base.alike)
             gains = [trial.first_margin(f) - before[f] for f in (factors if trial.searchable else factors[:1])]
@@ -191,7 +194,13 @@ def _worse(judge: Judge, before: Sequence[Seen], after: Sequence[Seen]) -> list[
 def table(bench: Bench, base: Trial, levers: Sequence[Lever]) -> tuple[list[Row], list[Dropped]]:
     """Rows of all levers that may help, the best first, purchases last; and what was left out."""
     chosen, dropped = look(bench, base, levers)
-    rows, more = without_idle_parts([measure(base, lever, trial) for lever, trial in chosen])
+    progress.stage("advise, measuring what may help", len(chosen), "lever", counts_runs=False)
+    measured = []
+    for lever, trial in chosen:
+        measured.append(measure(base, lever, trial))
+        progress.step()
+    progress.stage("advise, levers together", None)
+    rows, more = without_idle_parts(measured)
     return sorted(rows, key=_rank, reverse=True), [*dropped, *more]
 
 
