@@ -170,6 +170,10 @@ def _parser() -> argparse.ArgumentParser:
     bench.set_defaults(command=_bench)
 
     presets = commands.add_parser("presets", help="list models, GPUs, engines, workloads and policies known by name")
+    presets.add_argument("kind", nargs="?", metavar="KIND", help="models, gpus, engines, lengths, routing ...: what they are")
+    presets.add_argument("words", nargs="*", metavar="WORD", help="only those that hold these words, such as qwen")
+    presets.add_argument("--full", action="store_true", help="everything about all of them")
+    presets.add_argument("--json", metavar="OUT", help="write them as JSON")
     presets.set_defaults(command=_presets)
     return parser
 
@@ -361,9 +365,17 @@ def _bench(arguments: argparse.Namespace) -> int:
 
 
 def _presets(arguments: argparse.Namespace) -> int:
-    from llmqsim.report.presets import presets_text
+    from llmqsim.report import files, presets
 
-    print(presets_text())
+    check_outputs({"--json": arguments.json})
+    if arguments.full and arguments.kind is not None:
+        raise UserError(f"--full: shows every kind; leave it out to see {arguments.kind} alone")
+    if arguments.json is not None:
+        files.write_json(presets.told(arguments.kind, arguments.words), arguments.json)
+    if arguments.kind is not None:
+        _say(presets.presets_of(arguments.kind, arguments.words))
+    else:
+        _say(presets.presets_text() if arguments.full else presets.presets_names())
     return EXIT_OK
 
 

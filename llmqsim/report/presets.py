@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from llmqsim import policies, registry
+from llmqsim.errors import UserError, or_known, or_nearest
 from llmqsim.hardware.data import read_preset
 from llmqsim.hardware.gpu import gpu, gpu_names, interconnect_names
 from llmqsim.hardware.model import model, model_names
@@ -17,7 +20,10 @@ from llmqsim.workload.table_file import load_preset, preset_names
 
 assert policies and predictors, "imported to register the built-in policies"
 
-WIDTH, LABEL = 100, 30
+WIDTH, LABEL, KIND = 100, 30, 15
+MANY, VERY_MANY = 30, 60
+"""names from which those that begin alike stand together: up to the first sign, or up to the first digit"""
+Entries = Callable[[], Iterator[tuple[str, str]]]
 KINDS = {
     "routing": "routing",
     "batching": "engine.batching",
@@ -29,19 +35,79 @@ KINDS = {
 """kind of policy -> key of the scenario"""
 
 
+def kinds() -> list[str]:
+    """What `llmqsim presets KIND` takes."""
+    return list(_sections())
+
+
 def presets_text() -> str:
     """Models, GPUs, engines, length presets and policies, one entry each, at most 100 columns wide."""
-    sections = [
-        ("model: MODEL, or {config: path of a Hugging Face config.json}", _models()),
-        ("gpu: GPU, or {name: …, memory: …, memory_bandwidth: …, flops: {bfloat16: …}}, or {like: GPU, …}", _gpus()),
-        ("interconnect: LINK, or {latency: 10 us, bandwidth: 20 GB/s}", _links()),
-        ("handoff: {link: LINK}, or {like: LINK, …}, or {bandwidth: 20 GB/s, …}", _kv_links()),
-        ("handoff: {preset: PROTOCOL}", _protocols()),
-        ("engine: {preset: ENGINE}", _engines()),
-        ("workload: {lengths: PRESET}, or {file: table made by `llmqsim workload fit`}", _lengths()),
-        *((f"{key}: POLICY", _policies(kind)) for kind, key in KINDS.items()),
+    return "\n\n".join(presets_of(kind) for kind in _sections())
+
+
+def presets_names() -> str:
+    """The names alone, kind by kind, and how to see more; of very many names their first letters, and how many begin so."""
+    rows = []
+    for kind, (_, entries) in _sections().items():
+        names = ", ".join(_shortened([name for name, _ in entries()]))
+        rows.append(textwrap.fill(f"{kind:<{KIND}}{names}", WIDTH, subsequent_indent=" " * KIND, break_on_hyphens=False))
+    return "\n".join([*rows, "`llmqsim presets models qwen`: what they are and where that is from; --full: all of them"])
+
+
+def _shortened(names: list[str]) -> list[str]:
+    if len(names) <= MANY:
+        return names
+    families: dict[str, list[str]] = {}
+    for name in names:
+        begins = re.match("[a-z]+" if len(names) > VERY_MANY else "[^-]+", name)
+        families.setdefault(begins.group() if begins else name, []).append(name)
+    alone = len(names) <= VERY_MANY
+    return [
+        f"{family}… ({len(own)})" if len(own) > 1 else own[0] if alone else f"{family}…" for family, own in families.items()
     ]
-    return "\n\n".join("\n".join([title, *(_entry(*entry) for entry in entries)]) for title, entries in sections)
+
+
+def presets_of(kind: str, words: Sequence[str] = ()) -> str:
+    """Entries of one kind, those that hold all of these words. Raises UserError where there are none, or no such kind."""
+    title, _ = _section(kind)
+    found = _found(kind, words)
+    if not found:
+        names = [name for name, _ in _section(kind)[1]()]
+        raise UserError(f"presets {kind}: nothing holds {' and '.join(map(repr, words))}{or_nearest(words[0], names)}")
+    return "\n".join([title, *(_entry(*entry) for entry in found)])
+
+
+def told(kind: str | None, words: Sequence[str] = ()) -> dict[str, dict[str, str]]:
+    """The same as plain data: kind -> name -> what it is. kind : None for all of them. Raises UserError."""
+    if kind is not None:
+        presets_of(kind, words)
+    return {one: dict(_found(one, words)) for one in ([kind] if kind is not None else _sections())}
+
+
+def _found(kind: str, words: Sequence[str]) -> list[tuple[str, str]]:
+    wanted = [word.lower() for word in words]
+    return [entry for entry in _section(kind)[1]() if all(word in " ".join(entry).lower() for word in wanted)]
+
+
+def _section(kind: str) -> tuple[str, Entries]:
+    sections = _sections()
+    if kind not in sections:
+        raise UserError(f"presets: unknown kind (got {kind!r}){or_known(kind, sections)}")
+    return sections[kind]
+
+
+def _sections() -> dict[str, tuple[str, Entries]]:
+    """Kind -> what a scenario writes, and the entries."""
+    return {
+        "models": ("model: MODEL, or {config: path of a Hugging Face config.json}", _models),
+        "gpus": ("gpu: GPU, or {name: …, memory: …, memory_bandwidth: …, flops: {bfloat16: …}}, or {like: GPU, …}", _gpus),
+        "interconnects": ("interconnect: LINK, or {latency: 10 us, bandwidth: 20 GB/s}", _links),
+        "kv_links": ("handoff: {link: LINK}, or {like: LINK, …}, or {bandwidth: 20 GB/s, …}", _kv_links),
+        "handoffs": ("handoff: {preset: PROTOCOL}", _protocols),
+        "engines": ("engine: {preset: ENGINE}", _engines),
+        "lengths": ("workload: {lengths: PRESET}, or {file: table made by `llmqsim workload fit`}", _lengths),
+        **{kind: (f"{key}: POLICY", partial(_policies, kind)) for kind, key in KINDS.items()},
+    }
 
 
 def _entry(name: str, text: str) -> str:

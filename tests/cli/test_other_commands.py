@@ -163,7 +163,7 @@ def test_schema_is_json_and_its_table_names_every_top_key(here):
     + [f"routing={name}" for name in ("round_robin", "least_outstanding")],
 )
 def test_every_preset_that_is_listed_can_be_run(here, override):
-    listed = words(llmqsim("presets").out)
+    listed = words(llmqsim("presets", "--full").out)
     assert override.split("=")[1] in listed
     said = llmqsim("run", "served.yaml", "--set", "workload.requests=5", "--set", override)
     assert said.code == 0, said.err
@@ -182,7 +182,7 @@ def test_version_and_help(here):
         assert said.code == 0 and said.out.startswith("usage: llmqsim")
 
 
-@pytest.mark.parametrize("line", ("", "nonsense", "run", "workload", "workload fit t.csv", "presets x"))
+@pytest.mark.parametrize("line", ("", "nonsense", "run", "workload", "workload fit t.csv", "presets gpus --x"))
 def test_a_command_that_is_not_one(here, line):
     said = llmqsim(*line.split())
     assert (said.code, said.out) == (2, "") and "--help" in said.err.replace("one of: run", "--help")
