@@ -31,6 +31,7 @@ UNDERSTOOD = frozenset({
     "mtp_hybrid_override_pattern", "mtp_layers_block_type", "indexer_rope_interleave", "swa_v_head_dim", "no_rope_layer_interval",
     "attention_head_dim", "attn_type_list", "num_key_value_heads_per_layer", "mla_use_nope", "use_mla", "window_size",
     "attention_type", "no_rope_layers", "global_attn_every_n_layers", "sliding_window_size", "attn_temperature_tuning",
+    "use_mamba_kernels", "mamba_inner_layernorms", "activation_sparsity_pattern", "conv_use_xavier_init", "mtp_layer_types",
 })  # fmt: skip
 """keys that are read where they matter"""
 ATTENDING = ("full_attention", "sliding_attention", "chunked_attention")
@@ -47,7 +48,7 @@ _HARMLESS = re.compile(
     r"^num_attention_heads$|^decoder_sparse_step$|^num_key_value_heads$|^head_dim$|^kv_lora_rank$|"
     r"^sliding_window$|^sliding_window_pattern$|^sliding_window_size$|"
     r"^use_sliding_window$|^max_window_layers$|^attention_chunk_size$|^layer_types$|^v_head_dim$|^qk_\w*head_dim$|"
-    r"^kv_cache|_id$|^quantization|^rms_|layer_norm|^vision|^audio|^initializer"
+    r"^kv_cache|_id$|^quantization|^compression_config|layernorm|(?:alpha|beta)_factor|^rms_|layer_norm|^vision|^audio|^initializer"
 )
 """those of them that are read, or change neither bytes nor work"""
 
@@ -85,7 +86,7 @@ def not_understood(config: Config) -> list[str]:
         f"{key}: not understood, and by its name it changes which tokens layers see or keep (got {repr(config[key])[:40]}); "
         "`architecture: dense` reads the file as a plain transformer, with a warning"
         for key in _odd_keys(config)
-        if _GRAVE.search(key)
+        if _GRAVE.search(key) and not (key.startswith("index") and config.get("index_topk"))
     ]
 
 

@@ -6,12 +6,16 @@ independent count that walks a request token by token and frees behind the windo
 
 from __future__ import annotations
 
+import math
 import random
 
 import pytest
 
+from llmqsim import load_text
+from llmqsim.errors import ScenarioError
 from llmqsim.kv.hybrid import CHUNKED, FULL, STATE, WINDOW, Kind, group_size, in_full, layout
 from llmqsim.kv.kinds import Release, manager
+from llmqsim.simulation import prepare
 
 MIXED = (Kind("full", FULL, 10, 4), Kind("windowed", WINDOW, 20, 4, window=32))
 
@@ -146,3 +150,38 @@ def test_other_engines_say_what_is_taken():
     assert manager(Release.of("trtllm-1.0")).pool_per_window
     assert "pools of their own" in manager(Release.of("sglang-0.5")).why
     assert not manager(Release.of("orca-2023")).hybrid
+
+
+TEXT = """\
+workload: {requests: 4, arrivals: {process: constant, rate: 1 req/s}, lengths: {prompt: 8000, output: 200}}
+model: qwen3.5-27b
+gpu: h100-sxm
+engine: {preset: vllm-0.19, max_num_seqs: 8}
+"""
+
+
+def test_the_first_lines_say_by_how_much_the_runs_pool_errs():
+    """Both pools by hand: 16 full layers of 4,096 bytes a token; pages of 784 tokens in 16 layers, states in three groups."""
+    prepared = prepare(load_text(TEXT))
+    told = {one.code: one.text for one in prepared.caveats()}
+    pool = next(item.bytes for item in prepared.servers.deployment.capacity.items if item.name == "KV pool")
+    page = 784 * 4096 * 16
+    theirs = (pool // page - 1) / (math.ceil(8200 / 784) + 3 * 2)
+    tokens = (pool - 8 * 3 * 2 * page) // (16 * 4096 * 16) * 16 - 16
+    assert f"holds about {theirs / (tokens / 8200):.2g} times as many requests of 8,200 tokens" in told["hybrid_kv"]
+    assert "48 x gated delta net" in told["state_layers"]
+    flat = prepare(load_text(TEXT, sets={"engine.preset": "vllm-0.10", "cost": {"model": "constant", "step": 0.01}}))
+    assert not {"hybrid_kv", "state_layers"} & {one.code for one in flat.caveats()}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("engine.enable_lora", True, "LoRA adapters are not modelled: .*nearest is the base model alone"),
+        ("engine.max_loras", 4, "LoRA adapters are not modelled"),
+        ("engine.decode_context_parallel_size", 2, "context parallelism is not modelled: .*nearest is tensor_parallel_size"),
+    ],
+)
+def test_what_engines_have_and_this_does_not_is_refused_by_name(key, value, told):
+    with pytest.raises(ScenarioError, match=told):
+        load_text(TEXT, sets={key: value})

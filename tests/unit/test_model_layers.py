@@ -157,3 +157,12 @@ def test_a_type_in_the_name_alone_is_said(tmp_path):
 def test_bad_values_name_their_key(change, why):
     with pytest.raises(ScenarioError, match=why):
         model_from_config(PLAIN | change)
+
+
+def test_keys_of_other_things_are_no_reason_to_refuse():
+    """Quantization, norms, kernels to use, and finer points of an indexer that is known."""
+    latent = {"kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}
+    sparse = {"model_type": "glm_moe_dsa", "index_topk": 2048, "index_n_heads": 4, "index_head_dim": 128}
+    made = read(**latent, **sparse, index_topk_freq=4)
+    assert {one.key for one in made.unmodelled} == {"index_topk", "index_topk_freq"}
+    assert not read(compression_config=None, layernorm_full_attention_beta=1.0, use_mamba_kernels=True).unmodelled
