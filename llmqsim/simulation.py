@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from llmqsim import progress
+from llmqsim import long_runs, progress
 from llmqsim.caveats import Caveat
 from llmqsim.clock import EndOfTime
 from llmqsim.cluster import choose
 from llmqsim.cluster.alone import late_alone
 from llmqsim.errors import ScenarioError, UserError
+from llmqsim.metrics.folded_summary import summarise_folded
 from llmqsim.metrics.slo import Promise
 from llmqsim.records import StepLog
 from llmqsim.requests import INDEX, Outcome
-from llmqsim.result import Result
+from llmqsim.result import NoRequests, Result
 from llmqsim.scenario.build import Servers, build_workload
 from llmqsim.scenario.build_fleet import Plant, build_plant
 from llmqsim.scenario.build_idle import Happened, idle_keys
@@ -77,9 +78,15 @@ class Prepared:
         if keep not in KEEP:
             raise UserError(f"keep: must be one of {', '.join(KEEP)} (got {keep!r})")
         scenario, servers = self.scenario, self.servers
-        workload = build_workload(scenario, servers, seed, replication, streamed=keep == "summary")
-        with progress.running(len(workload.table), lambda: _done(workload.table)):
-            finished = _run(scenario, servers, workload, keep_steps)
+        long = None
+        if keep == "summary" and not keep_steps:
+            long = long_runs.run(scenario, servers, seed, replication, promise(scenario))
+        if long is not None:
+            workload, finished = long.sample, long.finished
+        else:
+            workload = build_workload(scenario, servers, seed, replication, streamed=keep == "summary")
+            with progress.running(len(workload.table), lambda: _done(workload.table)):
+                finished = _run(scenario, servers, workload, keep_steps)
         idle = idle_keys(scenario, servers, Happened.of(finished.usage, workload.table))
         result = Result(
             scenario=scenario.to_dict(),
@@ -111,6 +118,8 @@ class Prepared:
             links=finished.links,
             late_alone=_late_alone(servers, workload),
         )
+        if long is not None:
+            return replace(result, told=summarise_folded(result, long.folded), table=NoRequests())
         return result.without_requests() if keep == "summary" else result
 
 

@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).parent.parent / "llmqsim"
 FOUNDATION = {
     "answers", "errors", "files", "formats", "stamps", "terminal", "units", "registry", "rng", "version", "jit", "memory", "progress", "kept",
 }  # fmt: skip
-DATA = {"requests", "packed", "caveats", "records", "options", "clients", "clock", "presets"}
+DATA = {"requests", "packed", "passing", "caveats", "records", "options", "clients", "clock", "presets"}
 MAY_IMPORT: dict[str, set[str]] = {
     "answers": set(),
     "errors": set(),
@@ -31,6 +31,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "registry": {"errors", "units"},
     "packed": set(),
     "requests": {"errors", "packed"},
+    "passing": {"requests", "packed"},
     "records": set(),
     "options": set(),
     "clients": set(),
@@ -51,7 +52,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "scenario.build": FOUNDATION
     | DATA
     | {"scenario", "workload", "hardware", "cost", "kv", "policies", "cluster", "engine"},
-    "simulation": FOUNDATION | DATA | {"result", "metrics", "scenario", "scenario.build", "cluster"},
+    "long_runs": FOUNDATION | DATA | {"metrics", "scenario", "scenario.build", "cluster", "engine", "workload"},
+    "simulation": FOUNDATION | DATA | {"result", "metrics", "scenario", "scenario.build", "cluster", "long_runs"},
     "policy_suite": FOUNDATION | DATA | {"cluster", "engine", "cost", "kv", "policies"},
     "report": FOUNDATION | DATA | {"result", "metrics", "simulation", "scenario", "scenario.build", "hardware", "cost", "kv", "workload", "policies", "engine", "tradeoff"},
     # many runs: it asks simulation for them, and a run of its own only for what a request takes alone (cluster/alone.py)

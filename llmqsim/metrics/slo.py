@@ -254,7 +254,7 @@ def objectives(promise: Promise, classes: tuple[str, ...]) -> list[Objective]:
     return [one for name in classes for one in objectives_of(promise.of_class(name), name)]
 
 
-def _told(seen: Standing, wanted: float | None, stability: str) -> dict[str, Any]:
+def told(seen: Standing, wanted: float | None, stability: str) -> dict[str, Any]:
     """met, verdict, why, undecided."""
     verdict, why = (None, None) if wanted is None else verdict_of(seen, wanted, stability)
     return {
@@ -273,7 +273,7 @@ def kept(run: Run, one: Objective, rows: np.ndarray, stability: str) -> dict[str
         "limits_s": one.limits_s,
         "asked": one.share,
         "share": seen.share,
-        **_told(seen, one.share, stability),
+        **told(seen, one.share, stability),
         "completed_share": seen.completed_share,
     }
 
@@ -298,7 +298,7 @@ def report(run: Run, rows: np.ndarray, slo: dict, stability: str) -> dict[str, A
         "targets": targets_of(slo),
         "by_target": by_target,
         "target": wanted,
-        **_told(seen, wanted, stability),
+        **told(seen, wanted, stability),
         "completed_share": seen.completed_share,
         "counted_from": counted_from(slo),
         "percentiles": [kept(run, one, rows, stability) for one in objectives_of(slo) if one.name != "attainment"],

@@ -32,14 +32,15 @@ MIN_ANSWERS = 3
 MIN_FRESH_ANSWERS = 12
 """a crowd without a queue is called overload only in a run this many times as long as the first answers took, ..."""
 FILLED = 2
-"""after so many times the P90 of the time in service a server has filled up: with one in twenty too many in five mean times"""
+"""after so many times the P90 of the time in service a server has filled up: with one in twenty too many in five mean
+times"""
 CROWD, LATE_CROWD = 5.0, 3.0
 """... and where it grew this many units of noise, in its second half alone too: a busy server takes long to fill up"""
 NEVER = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
-class _Observed:
+class Observed:
     """What the verdict rests on. Times in ns; arrays have one entry a served request, in order of arrival."""
 
     arrival: np.ndarray
@@ -94,8 +95,11 @@ class _Observed:
         return growth(self.waiting)
 
     def spare(self, queue: Growth, lost: int = 0) -> Spare:
-        """Evidence that more could have been served. The dispersion: as the queue shows it, at least that of independent
-        gaps and services; until the server has filled up, who is taken up at once says nothing."""
+        """Evidence that more could have been served.
+
+        The dispersion: as the queue shows it, at least that of independent gaps and services; until the server has filled
+        up, who is taken up at once says nothing.
+        """
         first = int(np.searchsorted(self.arrival, self.arrival[0] + FILLED * self.service_ns, side="right"))
         told = np.flatnonzero(self.at_once[first:])
         inside = max(1, int((self.inside - self.waiting).max()))
@@ -139,43 +143,43 @@ def stability(table: RequestTable, due: np.ndarray, late_alone: np.ndarray | Non
     served = served & ~closed
     seen = _observe(table, served)
     if seen is None:
-        return _answer("unsettled", "no request was completed, so nothing can be said", _no_numbers(int(served.sum())))
+        return answer_of("unsettled", "no request was completed, so nothing can be said", no_numbers(int(served.sum())))
     if not seen.window_ns:
-        numbers = _no_numbers(len(seen.arrival)) | {"window_s": 0.0, "service_p90_s": seen.service_ns / NS_PER_S}
-        return _answer("unsettled", "one burst: all requests arrive at once, so there is no steady state", numbers)
+        numbers = no_numbers(len(seen.arrival)) | {"window_s": 0.0, "service_p90_s": seen.service_ns / NS_PER_S}
+        return answer_of("unsettled", "one burst: all requests arrive at once, so there is no steady state", numbers)
     numbers = _numbers(seen)
     if len(seen.arrival) < MIN_REQUESTS:
-        return _answer("unsettled", f"too few requests to tell: {len(seen.arrival)}, {MIN_REQUESTS} needed", numbers)
+        return answer_of("unsettled", f"too few requests to tell: {len(seen.arrival)}, {MIN_REQUESTS} needed", numbers)
     lost = gave_up(table, served, late_alone)
     if not lost.all:
-        return _judge(seen, numbers)
+        return judge(seen, numbers)
     if lost.by_load <= (room := seen.spare(seen.queue()).wasted):
         seen = _observe(table, served, patient=False) or seen
-        told = _judge(seen, _numbers(seen), lost.by_load)
+        told = judge(seen, _numbers(seen), lost.by_load)
         return told | {"evidence": f"{told['evidence']}; {lost.said}; there was room for some {room:.0f} more"}
-    told = _judge(seen, numbers, lost.by_load)
+    told = judge(seen, numbers, lost.by_load)
     if told["verdict"] == "overloaded" or not lost.many:
         return told | {"evidence": f"{told['evidence']}; {lost.said}"}
-    return _answer("overloaded", f"{lost.said}: more is asked for than the servers give in time", numbers)
+    return answer_of("overloaded", f"{lost.said}: more is asked for than the servers give in time", numbers)
 
 
 def _closed_loop(table: RequestTable, served: np.ndarray, late_alone: np.ndarray | None) -> dict:
     """Whoever waits for an answer before asking again can't pile up a backlog."""
     seen = _observe(table, served)
     if seen is None or not seen.window_ns:
-        return _answer("unsettled", "one round of a closed loop: no steady state", _no_numbers(int(served.sum())))
+        return answer_of("unsettled", "one round of a closed loop: no steady state", no_numbers(int(served.sum())))
     numbers = _numbers(seen)
     if len(seen.arrival) < MIN_REQUESTS:
-        return _answer("unsettled", f"too few requests to tell: {len(seen.arrival)}, {MIN_REQUESTS} needed", numbers)
+        return answer_of("unsettled", f"too few requests to tell: {len(seen.arrival)}, {MIN_REQUESTS} needed", numbers)
     if (lost := gave_up(table, served, late_alone)).many:
-        return _answer("overloaded", f"{lost.said}: so many clients ask for more than they get in time", numbers)
+        return answer_of("overloaded", f"{lost.said}: so many clients ask for more than they get in time", numbers)
     clients = len(np.unique(table.client[served]))
     evidence = f"a closed loop of {clients} clients can't overload; its latencies hold for this number of clients, "
     evidence += f"which get {numbers['completion_rate_per_s']:.3g} req/s done" + (f"; {lost.said}" if lost.all else "")
-    return _answer("stable", evidence, numbers)
+    return answer_of("stable", evidence, numbers)
 
 
-def _observe(table: RequestTable, served: np.ndarray, patient: bool = True) -> _Observed | None:
+def _observe(table: RequestTable, served: np.ndarray, patient: bool = True) -> Observed | None:
     """What the verdict rests on; None where nobody was answered.
 
     patient : who gave up before the first step counts as waiting still: patience that runs out is no capacity. Where
@@ -201,7 +205,7 @@ def _observe(table: RequestTable, served: np.ndarray, patient: bool = True) -> _
         first = service[: np.searchsorted(order, max(arrivals, 20))]
         return int(quantile(in_order(first) if len(first) else ordered, 0.9))
 
-    return _Observed(
+    return Observed(
         arrival=due_ns,
         scheduled=started,
         finish=np.where(finish == UNSET, NEVER, finish),
@@ -216,7 +220,7 @@ def _observe(table: RequestTable, served: np.ndarray, patient: bool = True) -> _
     )
 
 
-def _judge(seen: _Observed, numbers: dict, lost: int = 0) -> dict:
+def judge(seen: Observed, numbers: dict, lost: int = 0) -> dict:
     """lost : who gave up because of the load; what would have gone to them is no spare capacity."""
     queue = seen.queue()
     if queue.grows and seen.queue_can_tell:
@@ -229,7 +233,7 @@ def _judge(seen: _Observed, numbers: dict, lost: int = 0) -> dict:
     if not seen.long_enough:
         window, service = _seconds(numbers["window_s"]), _seconds(numbers["service_p90_s"])
         why = f"too short to tell: requests arrive for {window}, one in ten takes {service} or more once started"
-        return _answer("unsettled", why, numbers)
+        return answer_of("unsettled", why, numbers)
     if crowded:
         return _grown("unsettled", crowd, "in the system", numbers)
     spare = seen.spare(queue, lost)
@@ -259,17 +263,17 @@ def _grown(verdict: str, seen: Growth, where: str, numbers: dict, told: str = ""
     else:
         evidence = f"the run is too short for this much change: {seen.end:.0f} {where} at the last arrival, "
         evidence += f"at most {seen.peak:.0f}; {rates}"
-    return _answer(verdict, evidence, numbers)
+    return answer_of(verdict, evidence, numbers)
 
 
-def _numbers(seen: _Observed) -> dict:
+def _numbers(seen: Observed) -> dict:
     arrival, finish = seen.arrival, seen.finish
     last = int(arrival[-1])
     half = int(arrival[0]) + seen.window_ns // 2
     arrived = int((arrival > half).sum())
     finished = int((seen.answered & (finish > half) & (finish <= last)).sum())
     inside = seen.inside + 1
-    return _no_numbers(len(arrival)) | {
+    return no_numbers(len(arrival)) | {
         "window_s": seen.window_ns / NS_PER_S,
         "arrival_rate_per_s": ratio(arrived * NS_PER_S, last - half),
         "completion_rate_per_s": ratio(finished * NS_PER_S, last - half),
@@ -280,12 +284,13 @@ def _numbers(seen: _Observed) -> dict:
     }
 
 
-def _no_numbers(requests: int) -> dict:
+def no_numbers(requests: int) -> dict:
     names = ("window_s", "arrival_rate_per_s", "completion_rate_per_s", "in_system_end", "in_system_peak", "drain_s")
-    return {"requests": requests, **dict.fromkeys((*names, "service_p90_s", "growth_per_s", "signal", "noise", "overload_chance"))}
+    names += ("service_p90_s", "growth_per_s", "signal", "noise", "overload_chance")
+    return {"requests": requests, **dict.fromkeys(names)}
 
 
-def _answer(verdict: str, evidence: str, numbers: dict) -> dict:
+def answer_of(verdict: str, evidence: str, numbers: dict) -> dict:
     return {"verdict": verdict, "evidence": evidence, **numbers}
 
 

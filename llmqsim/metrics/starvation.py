@@ -30,7 +30,7 @@ def starvation(table: RequestTable, rows: np.ndarray, end_ns: int) -> dict[str, 
     for at in np.unique(number[rows]).tolist():
         mine = rows & (number == at)
         waited = without[mine]
-        by_size[_label(at)] = {
+        by_size[size_label(at)] = {
             "n": int(mine.sum()),
             "mean_s": exact_sum(waited) / (len(waited) * NS_PER_S),
             "longest_s": int(waited.max()) / NS_PER_S,
@@ -57,7 +57,7 @@ def _allowed_ns(table: RequestTable, rows: np.ndarray, size: np.ndarray) -> np.n
     return TOO_LONG * mean_ns * np.maximum(1.0, size / mean_size)
 
 
-def _label(number: int) -> str:
+def size_label(number: int) -> str:
     """The size class in words, tokens."""
     if number == 0:
         return f"below {EDGES[0]}"

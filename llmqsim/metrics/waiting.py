@@ -24,8 +24,13 @@ def waiting_for(table: RequestTable, served: np.ndarray) -> dict:
     `largest` is the reason with the greatest share; None when nobody waited.
     """
     total_ns = {name: int(exact_sum(getattr(table, f"wait_{name}_ns")[served])) for name in WORDS}
+    return shares(total_ns, int(served.sum()))
+
+
+def shares(total_ns: dict[str, int], requests: int) -> dict:
+    """`waiting_for` of sums by reason over so many requests."""
+    total_ns = {name: total_ns[name] for name in WORDS}
     everything = sum(total_ns.values())
-    requests = int(served.sum())
     shown: dict = {
         name: {"mean_s": ratio(ns, requests * NS_PER_S), "share": ratio(ns, everything)}
         for name, ns in total_ns.items()

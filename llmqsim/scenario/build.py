@@ -151,7 +151,7 @@ def build_workload(
             streamed=streamed,
         ),
     )
-    _promise(scenario, made.table)
+    promise_to(scenario, made.table)
     check_fit(scenario, fitting.of_traffic(servers.deployment, made.table))
     servers.check_visits(scenario, made.table)
     check_servable(scenario, made, servers)
@@ -162,7 +162,7 @@ def build_workload(
     return replace(made, notes=(*made.notes, *over_reserved(made.table, servers.deployment)))
 
 
-def _promise(scenario: Scenario, table: RequestTable) -> None:
+def promise_to(scenario: Scenario, table: RequestTable) -> None:
     """Each class's targets into the table: its own slo, or else the scenario's."""
     classes = scenario.spec.workload.classes or {}
     own = {name: spec.slo.model_dump() for name, spec in classes.items() if spec.slo is not None}

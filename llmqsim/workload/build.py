@@ -82,7 +82,7 @@ def build(
             f"workload: {len(rows.prompt):,} requests that are all kept",
             "keep the summary only (--keep summary), or simulate fewer",
         )
-    output, max_tokens = _limit(rows, given.get("max_tokens", "model"), max_model_len, notes)
+    output, max_tokens = limit(rows, given.get("max_tokens", "model"), max_model_len, notes)
     table = RequestTable.from_columns(
         rows.classes,
         rows.tenants,
@@ -144,7 +144,7 @@ def _retries(spec: dict | None, rows: int, seed: int, replication: int) -> Retri
     return Retries(delays_ns, spec["after"] != "timeout", spec["after"] != "refusal")
 
 
-def _limit(rows: Rows, max_tokens: Any, max_model_len: int | None, notes: list[str]):
+def limit(rows: Rows, max_tokens: Any, max_model_len: int | None, notes: list[str]):
     """Output tokens as served and the limit that the server is told, int64[n] each."""
     output, own = rows.output, rows.max_tokens
     if max_tokens == "output":
