@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -37,7 +37,7 @@ class Series:
         """Values, ns, int64[n] or float64[n]."""
         if len(values):
             self.histogram.counts[0] += np.bincount(bins_of(values.astype(np.int64)), minlength=GAP_BINS)
-            self.histogram.sum_ns[0] += exact_sum(values)
+            self.histogram.sum_ns[0] += cast(int, exact_sum(values))  # of floats a float
             self.histogram.max_ns[0] = max(self.histogram.max_ns[0], values.max().item())
 
     @property

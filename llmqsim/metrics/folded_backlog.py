@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -52,12 +53,12 @@ class _Looked(Observed):
     seen_at_once: tuple[int, int]
     bursts: float
 
-    @property
+    @cached_property
     def waiting(self) -> np.ndarray:
         """Requests not scheduled yet at each look, int64[looks]."""
         return self.at_looks[0]
 
-    @property
+    @cached_property
     def inside(self) -> np.ndarray:
         """Requests in the system at each look, int64[looks]."""
         return self.at_looks[1]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 ESTIMATED = (
     "a very long run: requests were drawn, served and added up one stretch after the other. Percentiles and standard "
     "deviations are from histograms (within 0.2 % and 0.4 %), backlogs, their verdict and the peak in flight from every "
-    "{every:,}th arrival; counts, means, maxima, shares and rates are exact. Not counted: starved requests"
+    "{every:,}th arrival; counts, means, maxima, shares and rates are exact. Not worked out: who starved, and the cap on running requests that would spare preemptions"
 )
 FROM_RESULT = ("engine", "version", "seed", "replication", "scenario")
 

@@ -234,6 +234,12 @@ def _trust(summary: dict[str, Any]) -> str:
         parts.append(f"{percent(share)} of steps beyond the measured range ({axis})")
     if any((envelope.get("box") or {}).values()) and not envelope["outside"]:
         parts.append("no step beyond the measured range")
+    if (estimated := summary.get("estimated")) is not None:
+        within, every = percent(estimated["percentiles_within"]), estimated["backlog_looks_every"]
+        looks = "each arrival" if every == 1 else f"one arrival in {every:,}"
+        parts.append(
+            f"requests added up as they end: percentiles within {within}, backlog seen by {looks}, who starved not counted"
+        )
     parts.append("one run: no interval")
     return "; ".join(parts)
 
