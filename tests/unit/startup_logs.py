@@ -75,7 +75,7 @@ ROWS = {
     "w01": Row("gemma-3-27b-it", "vllm-0.11", budget=8192, pages=89_994),
     "w03": Row("gemma-3-27b-it", "vllm-0.26", "l40s", "fp8", budget=2048, batches=2),  # 4,096 in flight fits
     "w04": Row("gemma-4-e2b", "vllm-0.26", budget=2048, batches=2, seqs=8, weights="the file has no audio tower"),
-    "w07a": Row("gemma-4-31b-it-nvfp4", "vllm-0.20", "a100-sxm-80gb", "awq", budget=2048),
+    "w07a": Row("gemma-4-31b-it-nvfp4", "vllm-0.20", quantization="awq", budget=2048),  # the card of w07b
     "w07b": Row("gemma-4-31b-it-nvfp4", "vllm-0.21", "a100-sxm-80gb", "awq", budget=2048),
     "w08a": Row("gemma-4-31b-it-nvfp4", "vllm-0.25", budget=32_768, batches=2, request=(45.79, 262_144)),
     "w08b": Row("gemma-4-31b-it-nvfp4", "vllm-0.26", budget=32_768, batches=2, request=(70.79, 262_144)),
@@ -102,7 +102,7 @@ ROWS = {
     "d03": Row("mistral-7b", "vllm-0.11", quantization="gptq", budget=2048, pages=52_510),
     "d04": Row("qwen3-14b", "vllm-0.10"),
     "d05": Row("qwen3-0.6b", "vllm-0.15", weights="its tower is not in the shape taken"),
-    "d07": Row("llama-3.1-70b", "vllm-0.8", "h100-sxm", "int8", pages=1_381),
+    "d07": Row("llama-3.1-70b", "vllm-0.8", quantization="int8", pages=1_381),  # card not named
     "d08": Row("llama-3.1-405b-fp8", "vllm-0.6", tp=8),
     "m02": Row("qwen3-30b-a3b", "vllm-0.8", tp=4),
     "m03": Row("qwen3-235b-a22b", "vllm-0.10", "l40s", "fp8_block", tp=8),  # the weights are those of eight GPUs
