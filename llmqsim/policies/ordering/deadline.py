@@ -70,7 +70,7 @@ class GoodputFirst(Ordering):
 
     Each request that meets its SLO is worth 1, so value density is 1 / cost: of those that can, the one with the least
     predicted cost first. Then those without a target, then the lost ones, both as they came. Judged again every
-    `review_steps` steps, O(n log n) in the number n that waits. Sources of the idea: Tempo, SLOs-Serve
+    `review_steps` steps. Sources of the idea: Tempo, SLOs-Serve
     (docs/engine_semantics.md); this is neither.
     """
 
