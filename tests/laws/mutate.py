@@ -775,12 +775,6 @@ MUTATIONS: dict[str, tuple[str, str, str, str]] = {
         "if entry.child != 0:",
         "if False:",
     ),
-    "orders: a part of the queue is lost when it is sorted again": (
-        "queue.py",
-        "empty",
-        "            entry_at(arena, run.queue, last).sibling = following\n",
-        "",
-    ),
     "orders: a tenant's second never comes up": (
         "orders/vtc.py",
         "lifted",
@@ -816,12 +810,6 @@ MUTATIONS: dict[str, tuple[str, str, str, str]] = {
         "catch_up",
         "level, value = key_of(order, table, run, arena, replica, row, entry.slot, replica.tail)",
         "level, value = key_of(order, table, run, arena, replica, row, entry.slot, now)",
-    ),
-    "orders: tokens under way are forgotten": (
-        "orders/goodput_first.py",
-        "look_again",
-        "call_late(order, table, run, arena, replica, True, now)",
-        "call_late(order, table, run, arena, replica, False, now)",
     ),
     "orders: who was sent to the back stays there": (
         "orders/common.py",
@@ -864,12 +852,6 @@ MUTATIONS: dict[str, tuple[str, str, str, str]] = {
         "look_again",
         "until = formed(replica) - order.starvation",
         "until = -1",
-    ),
-    "ranks: who comes in does not starve": (
-        "orders/learned_rank.py",
-        "left",
-        "    may_starve_inside(order, run, arena, replica, row)\n",
-        "",
     ),
     "ranks: rescued in the order of their waits": (
         "orders/mlfq.py",
