@@ -131,10 +131,10 @@ def labelled(trace: Path, requests: int, out: Path) -> float:
     tenant = np.where(v < 0.5, 0, 1 + (v * 997).astype(int) % 4)
     rows = [
         f"{{}},{p},{o},{'batch' if b else 'interactive'},t{t},{int(b)}"
-        for p, o, b, t in zip(read.prompt_tokens, read.output_tokens, batch, tenant)
+        for p, o, b, t in zip(read.prompt_tokens, read.output_tokens, batch, tenant, strict=False)
     ]
     header = "arrival_s,prompt_tokens,output_tokens,class,tenant,priority\n"
-    out.write_text(header + "".join(row.format(f"{t:.6f}") + "\n" for row, t in zip(rows, arrival)))
+    out.write_text(header + "".join(row.format(f"{t:.6f}") + "\n" for row, t in zip(rows, arrival, strict=False)))
     out.with_suffix(".burst.csv").write_text(header + "".join(row.format("0.0") + "\n" for row in rows))
     return (requests - 1) / float(arrival[-1] - arrival[0])
 
