@@ -15,6 +15,7 @@ from llmqsim.cost import lower
 from llmqsim.hardware import data
 from llmqsim.jit import disk
 from llmqsim.metrics.student import AT_95, NORMAL, t_quantile
+from llmqsim.scenario.build import Servers
 from llmqsim.simulation import prepare
 
 SCENARIO = Path(__file__).parents[2] / "scenarios" / "first_answer.yaml"
@@ -27,8 +28,10 @@ def home(tmp_path, monkeypatch):
     return folder
 
 
-def _cost():
-    return prepare(SCENARIO).servers.deployment.cost
+def _cost() -> lower.StepCost:
+    servers = prepare(SCENARIO).servers
+    assert isinstance(servers, Servers) and isinstance(servers.deployment.cost, lower.StepCost)
+    return servers.deployment.cost
 
 
 def _same(a: lower.StepCost, b: lower.StepCost) -> None:
@@ -98,5 +101,6 @@ def test_presets_read_back_as_they_were(home, path):
 def test_students_law_is_scipys():
     for degrees in (*range(1, len(AT_95) + 5), NORMAL):
         assert t_quantile(0.95, degrees) == pytest.approx(float(stdtrit(degrees, 0.975)), rel=1e-13)
-    assert t_quantile(0.95, 7.5) == float(stdtrit(7.5, 0.975))
+        assert t_quantile(0.95, float(degrees)) == t_quantile(0.95, degrees)
     assert t_quantile(0.9, 7) == float(stdtrit(7, 0.95))
+    assert t_quantile(0.95, 7.5) == float(stdtrit(7.5, 0.975))
