@@ -31,10 +31,19 @@ BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "V
 def main(argv: list[str] | None = None) -> int:
     """Entry point of the `llmqsim` command; returns the exit code."""
     terminal.prepare()
-    if argv is None:
-        _prepare_process()
+    if argv is not None:
+        return _answer(argv)
+    _prepare_process()
     try:
-        arguments = _parser().parse_args(sys.argv[1:] if argv is None else argv)
+        return _answer(sys.argv[1:])
+    finally:
+        gc.freeze()  # the process ends: looking for garbage once more would take as long as a short run
+
+
+def _answer(argv: list[str]) -> int:
+    """Do what the arguments ask for; returns the exit code."""
+    try:
+        arguments = _parser().parse_args(argv)
         code = arguments.command(arguments)
         sys.stdout.flush()
         return code
@@ -250,9 +259,9 @@ def _announce_compilation() -> None:
     from llmqsim.cost.kernels import step_ns
 
     def say() -> None:
+        jit.without_linear_algebra()
         print("llmqsim: compiling kernels, once for this installation (half a minute) ...", file=sys.stderr, flush=True)
 
-    jit.without_linear_algebra()
     jit.announce_with(say)
     jit.about_to_call(step_ns)  # what either engine needs
 

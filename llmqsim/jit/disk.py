@@ -22,7 +22,10 @@ from pathlib import Path
 
 import numba
 from numba.core import caching
+from numba.core.runtime import rtsys
 from numba.misc.appdirs import AppDirs
+
+from llmqsim.jit import once
 
 PACKAGE = Path(__file__).parents[1]
 VARIABLE = "NUMBA_CACHE_DIR"
@@ -243,6 +246,14 @@ def _in(folder: Path) -> type[caching.Cache]:
             super().__init__(py_func)
             own = self._cache_file
             self._cache_file = _File(self._cache_path, self._impl.filename_base, own._source_stamp)
+
+        def load_overload(self, sig, target_context):
+            """As numba's, without making ready to compile: that takes longer, and compiling sees to it itself."""
+            if not once.works():
+                return super().load_overload(sig, target_context)
+            rtsys.initialize(target_context)
+            with self._guard_against_spurious_io_errors():
+                return self._load_overload(sig, target_context)
 
     return Files
 

@@ -67,6 +67,9 @@ def test_a_new_cache_is_cold_until_the_kernel_has_run(tmp_path):
 def test_machine_code_of_other_sources_is_not_used(tmp_path):
     python(GAP_BIN + "gap_bin(1)", NUMBA_CACHE_DIR=str(tmp_path))
     same = python(GAP_BIN + "print(gap_bin.is_cold())", NUMBA_CACHE_DIR=str(tmp_path))
+    ready = "print(gap_bin(300), 'numba.np.arraymath' in sys.modules)"
+    loads = python("import sys" + GAP_BIN + ready, NUMBA_CACHE_DIR=str(tmp_path))
+    assert loads == f"{gap_bin(300)} False", "what is loaded needs nothing that compiling does"
     upgraded = GAP_BIN + "disk.stamp = lambda: 'of another version'\nprint(gap_bin.is_cold())"
     assert (same, python(upgraded, NUMBA_CACHE_DIR=str(tmp_path))) == ("False", "True")
 
