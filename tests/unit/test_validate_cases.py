@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from llmqsim.validate.errors_table import COLUMNS
 from llmqsim.validate.figures import Figure, figures
 from llmqsim.validate.groups import read_closed_loop, read_static_batches
 from llmqsim.validate.runs import CannotRun, Run, plan
+from tests.pages.markup import Page
 
 CONFIG = {"engine": "vllm", "engine_version": "0.15.1", "model": "meta-llama/Llama-3.1-8B-Instruct", "gpu": "H100-SXM-80GB",
           "precision": "bf16", "n_gpus": 1, "tp": 1, "max_num_seqs": 64, "kv_blocks": 20000}  # fmt: skip
@@ -133,9 +135,19 @@ def test_latencies_that_were_not_measured_contradict_nothing(tmp_path):
 def test_a_bad_case_keeps_its_rows_and_the_others_run(tmp_path, capsys):
     wrong = case("bad", config={**CONFIG, "max_num_seqs": -3})
     path = write(tmp_path, cases=[case("worse", config=None), case("good"), wrong])
-    assert main(["validate", str(path), "--out", str(tmp_path / "out"), "--workers", "1"]) == 0
+    kept = ["--json", str(tmp_path / "v.json"), "--figure", str(tmp_path / "v.svg")]
+    assert main(["validate", str(path), "--out", str(tmp_path / "out"), "--workers", "1", *kept]) == 0
     rows = list(csv.DictReader((tmp_path / "out" / "errors.csv").open()))
     assert tuple(rows[0]) == COLUMNS and len(rows) == 3 * 15
+    told = json.loads((tmp_path / "v.json").read_text())
+    assert [(r["case"], r["metric"], r["stat"], r["reason"]) for r in told["figures"]] == [
+        (r["case_id"], r["metric"], r["stat"], r["reason"]) for r in rows
+    ]
+    assert [r["predicted"] and f"{r['predicted']:.6g}" for r in told["figures"]] == [r["predicted"] or None for r in rows]
+    assert main(["report", str(tmp_path / "v.json"), "-o", str(tmp_path / "v.html")]) == 0
+    found = Page((tmp_path / "v.html").read_text(encoding="utf-8"))
+    found.check_read_aloud()
+    assert found.data["answer-0"] == told and "15 of 45 measured figures were predicted" in "".join(found.text)
     by_case = {name: [row for row in rows if row["case_id"] == name] for name in ("worse", "good", "bad")}
     assert all(row["predicted"] == "" and row["in_envelope"] == "false" for row in by_case["worse"] + by_case["bad"])
     assert all("engine.max_num_seqs" in row["reason"] for row in by_case["bad"])

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from llmqsim.report.show import duration, figures
 
 STEPS = (1, 2, 5, 10)
-MOST_TICKS = 6
+FEWEST_TICKS, MOST_TICKS = 3, 6
 
 
 def ticks(low: float, high: float, least_step: float = 0.0, most: int = MOST_TICKS) -> list[float]:
@@ -80,7 +80,9 @@ class Axis:
 
     def ticks(self) -> list[tuple[float, str]]:
         """Place and label of each tick."""
-        values = log_ticks(self.low, self.high) if self.log else ticks(self.low, self.high, self.least_step)
+        values = log_ticks(self.low, self.high) if self.log else []
+        if len(values) < FEWEST_TICKS:
+            values = ticks(self.low, self.high, self.least_step)
         return [
             (self.at(value), self.said(value) if self.unit in ("s", "share") else _plain(figures(value)))
             for value in values
