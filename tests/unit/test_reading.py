@@ -230,6 +230,9 @@ def test_two_scrapes_give_a_rate_and_lengths(write):
     assert np.array_equal(read_trace(both).prompt_tokens, trace.prompt_tokens)
     assert "restarted" in refused(second, How(second=str(first), seconds=80.0))
     assert "assumed" in " ".join(trace.notes)
+    for old, new in (('le="10.0"', 'le="ten"'), ("} 5.0", "} nan"), ("} 5.0", "} many"), ("} 5.0", "")):
+        broken = write(scrape([10, 10, 0], 700).replace(old, new), "c.prom")
+        assert "c.prom:" in refused(broken, How(second=str(second), seconds=80.0))
 
 
 def test_servegen_counts_are_the_tables(write):

@@ -257,6 +257,13 @@ def test_a_model_by_hand_is_checked_key_by_key(old, new, said):
     assert said in "\n".join(error.value.faults) and all(fault.startswith("m.yaml") for fault in error.value.faults)
 
 
+def test_the_model_of_the_docs_is_one():
+    page = (Path(__file__).parents[2] / "docs" / "workload.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```yaml\n(kind: traffic\n.*?)^```$", page, flags=re.MULTILINE | re.DOTALL)
+    made = draw_traffic(parse_model(block, "m.yaml"), 0, 0, 500, None)
+    assert len(made) == 500 and set(made.labels["tenant"]) == {"chat", "batch"} and made.prefix_ids is not None
+
+
 def test_a_scenario_draws_the_model_anew_for_each_replication(tmp_path):
     (tmp_path / "m.yaml").write_text(HAND)
     workload = {"trace": {"file": "m.yaml"}, "requests": 300}

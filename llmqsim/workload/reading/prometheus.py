@@ -17,7 +17,7 @@ from llmqsim import rng
 from llmqsim.errors import DataError
 from llmqsim.workload.length_table import Histogram
 from llmqsim.workload.reading.options import How
-from llmqsim.workload.reading.sheet import Sheet
+from llmqsim.workload.reading.sheet import Sheet, number
 from llmqsim.workload.reading.stream import whole
 
 SAMPLE = re.compile(r"^([a-zA-Z_:][\w:]*)(?:\{(.*)\})?\s+(\S+)(?:\s+(-?\d+))?\s*$")
@@ -92,10 +92,9 @@ def _take(scrape: Scrape, name: str, labels: str, value: str, stamp: str | None,
     base, _, part = name.rpartition("_")
     if base not in (PROMPT, OUTPUT):
         return
-    try:
-        amount = float(value)
-    except ValueError:
-        raise DataError(f"{place}: {name}: must be a number (got '{value[:40]}')") from None
+    amount = number(value)
+    if not math.isfinite(amount):
+        raise DataError(f"{place}: {name}: must be a number (got '{value[:40]}')")
     if stamp is not None:
         scrape.time_s = int(stamp) / 1e3
     if part == "sum":
@@ -105,7 +104,9 @@ def _take(scrape: Scrape, name: str, labels: str, value: str, stamp: str | None,
         if end is None:
             raise DataError(f"{place}: {name}: a bucket needs the label le")
         bucket = scrape.buckets.setdefault(base, {})
-        upper = float(end.group(1))
+        upper = number(end.group(1))
+        if not upper >= 0:
+            raise DataError(f"{place}: {name}: le must be a number of tokens (got '{end.group(1)[:40]}')")
         bucket[upper] = bucket.get(upper, 0.0) + amount
 
 
