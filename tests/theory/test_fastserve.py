@@ -103,3 +103,33 @@ def test_what_proactive_swapping_asks_for_is_named():
         served({"policy": "mlfq", "proactive": True}, preemption="recompute_newest")
     servers = deployment(ordering="mlfq", order={"proactive": True}, preemption="swap_newest")
     assert "proactive swapping" in why_not(table((0, 1, 1)), servers, Clients())
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(30))
+def test_every_request_is_served_in_no_more_slots_than_there_are(seed):
+    """Whatever memory is short of: the GPU's, the host's or neither; whole prompts or chunks; cached or not."""
+    random = np.random.default_rng(seed)
+
+    def pick(*options):
+        return options[random.integers(len(options))]
+
+    lengths = {"prompt": {"uniform": [10, pick(50, 400)]}, "output": {"uniform": [1, pick(5, 100)]}}
+    workload = {"requests": 40, "arrivals": {"process": "poisson", "rate": pick(5, 20, 100)}, "lengths": lengths}
+    engine = {
+        "max_num_seqs": pick(1, 3, 8, 64),
+        "num_gpu_blocks_override": pick(40, 80, 300),
+        "max_model_len": 512,
+        "max_num_batched_tokens": pick(512, 2048),
+        "enable_chunked_prefill": pick(True, False),
+        "enable_prefix_caching": pick(True, False),
+        "preemption": pick("swap_newest", {"policy": "newest", "kv": "cheaper"}),
+        "swap_space": pick("8 MiB", "64 MiB", "4 GiB"),
+        "ordering": {"policy": "mlfq", "proactive": True, "quantum_s": 0.005, "starvation_s": pick(0.05, 3.0)},
+    }
+    run_ = {"engine": "reference", "seed": seed}
+    result = simulate(
+        from_mapping({**SERVICE, "workload": workload, "engine": {**SERVICE["engine"], **engine}, "run": run_})
+    )
+    assert result.table.generated_tokens.tolist() == result.table.output_tokens.tolist()
+    assert result.usage[0].running_peak <= engine["max_num_seqs"]
