@@ -889,12 +889,6 @@ MUTATIONS: dict[str, tuple[str, str, str, str]] = {
         "if request.stage != RUNNING or request.known_tokens <= request.entered_tokens:",
         "if request.stage != RUNNING:",
     ),
-    "ranks: who has a token in this step is displaced": (
-        "batchers/ranked.py",
-        "last_behind",
-        "if is_drafted(run, arena, step, request, slot):",
-        "if False:",
-    ),
     "ranks: a list of two runs is merged with the later first": (
         "batchers/ranked.py",
         "merge",
