@@ -152,6 +152,7 @@ def test_streams_draw_the_same_whatever_others_there_are():
     assert not np.array_equal(draw_traffic(TrafficModel((one,)), 4, 1, None, 100.0).arrival_s[:5], alone.arrival_s[:5])
 
 
+@pytest.mark.long
 def test_a_mix_keeps_marginals_and_the_heavy_tail():
     rng = RNG(5)
     prompt = np.maximum(rng.lognormal(6, 1.3, 6000), 1).astype(np.int64)
