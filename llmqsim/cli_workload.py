@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from llmqsim import terminal
 from llmqsim.errors import UserError
 from llmqsim.files import check_outputs
-from llmqsim.workload.reading.options import CHARS_PER_TOKEN, How, parse_columns
 
 SPREAD = "put requests of one stamp at random between it and the next"
 SCATTERED = "requests of one stamp were put at random between it and the next"
 if TYPE_CHECKING:
+    from llmqsim.workload.reading.options import How
     from llmqsim.workload.trace import Trace
 
 
@@ -75,7 +75,7 @@ def reading_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--time-unit", default="auto", metavar="U", help="unit of its stamps: s, ms, us or ns")
     group.add_argument("--skip-bad", action="store_true", help="leave out rows that can't be read, and list them")
     group.add_argument("--tokenizer", default="", metavar="T", help="of texts: a tokenizer.json, or tiktoken's name")
-    group.add_argument("--chars-per-token", default=str(CHARS_PER_TOKEN), metavar="N", help="of texts, without one")
+    group.add_argument("--chars-per-token", metavar="N", help="of texts, without one")
     group.add_argument("--second", default="", metavar="FILE", help="a later scrape of the same Prometheus metrics")
     group.add_argument("--seconds", default="0", metavar="N", help="time between the two scrapes")
     group.add_argument("--seed", default="0", metavar="N", help="of formats whose requests have to be drawn")
@@ -83,6 +83,9 @@ def reading_arguments(parser: argparse.ArgumentParser) -> None:
 
 def how_of(arguments: argparse.Namespace) -> How:
     """The reading options. Raises UserError."""
+    from llmqsim.workload.reading.options import CHARS_PER_TOKEN, How, parse_columns
+
+    told = arguments.chars_per_token
     return How(
         format=arguments.format,
         columns=parse_columns(arguments.columns),
@@ -90,7 +93,7 @@ def how_of(arguments: argparse.Namespace) -> How:
         skip_bad=arguments.skip_bad,
         option="--time-unit",
         settable=False,
-        chars_per_token=number(arguments.chars_per_token, "--chars-per-token"),
+        chars_per_token=CHARS_PER_TOKEN if told is None else number(told, "--chars-per-token"),
         tokenizer=arguments.tokenizer,
         second=arguments.second,
         seconds=number(arguments.seconds, "--seconds"),
