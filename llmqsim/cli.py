@@ -260,7 +260,7 @@ def _announce_compilation() -> None:
 
     def say() -> None:
         jit.without_linear_algebra()
-        print("llmqsim: compiling kernels, once for this installation (half a minute) ...", file=sys.stderr, flush=True)
+        print("llmqsim: compiling kernels, once for this installation (some 15 s) ...", file=sys.stderr, flush=True)
 
     jit.announce_with(say)
     jit.about_to_call(step_ns)  # what either engine needs
