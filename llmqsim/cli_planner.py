@@ -140,7 +140,8 @@ def _add_size(commands: Any) -> None:
     size.add_argument("--link", metavar="NAME", help="what carries KV between them (rdma-400g); presets/kv_links.yaml")
     size.add_argument("--minimise", choices=("gpus", "cost"), help="what to make small (cost where there are several GPUs)")
     size.add_argument("--price", action="append", default=[], metavar="GPU=$", help="dollars for a GPU and hour")
-    size.add_argument("--max-replicas", type=whole("--max-replicas"), metavar="N", help="(1024; where the target is near what any number reaches, 4 × what means say)")
+    near = "(1024; where the target is near what any number reaches, 4 × what means say)"
+    size.add_argument("--max-replicas", type=whole("--max-replicas"), metavar="N", help=near)
     size.add_argument("--no-headroom", action="store_true", help="leave out how much more rate it carries")
     size.add_argument("--seed", type=whole("--seed", 0), metavar="N", help="instead of the scenario's run.seed")
     size.add_argument("--json", metavar="OUT", help="write the answer as JSON")

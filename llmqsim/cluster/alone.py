@@ -1,5 +1,5 @@
-"""How long each request would take on an empty server: what slowdown and fairness are measured against, and who would give
-up there too."""
+"""How long each request would take on an empty server: what slowdown and fairness are measured against, and who would
+give up there too."""
 
 from __future__ import annotations
 

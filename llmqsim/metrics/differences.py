@@ -132,8 +132,8 @@ def of_parts(
 def _single(series: np.ndarray) -> float:
     """Standard deviation of one value of a series whose values hang together, float64[BATCHES].
 
-    About their mean, which takes part of the spread with it: the more, the longer they hang together. Not about 0: where one
-    of two runs falls behind, the end of the run is a difference, not chance.
+    About their mean, which takes part of the spread with it: the more, the longer they hang together. Not about 0:
+    where one of two runs falls behind, the end of the run is a difference, not chance.
     """
     error, correlation = part_error(series)
     widened = inflation(correlation)
@@ -143,8 +143,8 @@ def _single(series: np.ndarray) -> float:
 def degrees(active: int, correlation: float) -> float:
     """Degrees of freedom of the variance of batches that hang together: those of so many independent ones. At least 1.
 
-    active : batches that differ at all. Squares of a first-order series with correlation r between neighbours have one of
-    r^2, so n of them tell as much as n (1 - r^2) / (1 + r^2) that know nothing of one another (Bartlett 1946).
+    active : batches that differ at all. Squares of a first-order series with correlation r between neighbours have one
+    of r^2, so n of them tell as much as n (1 - r^2) / (1 + r^2) that know nothing of one another (Bartlett 1946).
     """
     square = min(max(correlation, 0.0), MOST_CORRELATION) ** 2
     return max(min(active, BATCHES * (1 - square) / (1 + square)) - 1, 1)

@@ -249,7 +249,9 @@ def _against(run: Run, entry: base.Entry, key: str, floor: float) -> dict[str, A
         "low": None if worse.low is None else old + worse.low,
         "high": None if worse.high is None else old + worse.high,
     }
-    alone = "one run of the same requests, so no interval: other traffic may differ more" if len(before) == 1 and mean else ""
+    alone = ""
+    if len(before) == 1 and mean:
+        alone = "one run of the same requests, so no interval: other traffic may differ more"
     if mean - half > allowed:
         why = f"worse than the baseline by more than {100 * allowed / abs(old) if old else 0:.3g} %"
         return told | {"verdict": BROKEN, "why": "; ".join(filter(None, (why, alone)))}

@@ -1,8 +1,8 @@
 """A target just under what any number of replicas reaches: how near, what replicas still bring, and what would help.
 
-However many replicas there are, a request is answered no sooner than alone on one. So the share that keeps its targets
-alone is the bound, which attainment comes up to ever more slowly: each further tenth of a point may take as many replicas
-as all before.
+However many replicas there are, a request is answered no sooner than alone on one. So the share that keeps its
+targets alone is the bound, which attainment comes up to ever more slowly: each further tenth of a point may take as
+many replicas as all before.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ EASED = 0.02
 class Bound:
     """The bound of the objective that is nearest to its own. asked, share : of requests, asked for and kept alone.
 
-    target : the limit that most requests miss alone ("ttft_s"); limit_s : as it is; eased_s : with which the bound would
-    be EASED above what is asked for, or 1.
+    target : the limit that most requests miss alone ("ttft_s"); limit_s : as it is; eased_s : with which the bound
+    would be EASED above what is asked for, or 1.
     """
 
     objective: str
@@ -60,12 +60,13 @@ class Bound:
         """What a reader should know. seen : replicas -> attainment, of those that were tried."""
         name = self.target.removesuffix("_s").upper()
         tried = ", ".join(f"{n:,}: {100 * share:.2f} %" for n, share in sorted(seen.items()))
+        eased = f"{name} ≤ {format_seconds(self.eased_s)} instead of {format_seconds(self.limit_s)}"
         return (
-            f"the target is within {100 * (self.share - self.asked):.2f} points of what any number of replicas reaches: alone "
-            f"on a replica {100 * self.share:.2f} % of requests keep {self._kept}, {100 * self.asked:g} % are asked for"
-            + (f"; replicas and attainment: {tried}" if tried else "")
-            + f". More replicas bring little; {name} ≤ {format_seconds(self.eased_s)} instead of {format_seconds(self.limit_s)}, "
-            f"a share of {100 * max(self.asked - EASED, 0):g} %, or a lever that makes a lone request faster (llmqsim advise) do more"
+            f"the target is within {100 * (self.share - self.asked):.2f} points of what any number of replicas reaches: "
+            f"alone on a replica {100 * self.share:.2f} % of requests keep {self._kept}, {100 * self.asked:g} % are "
+            f"asked for{f'; replicas and attainment: {tried}' if tried else ''}. More replicas bring little; {eased}, a "
+            f"share of {100 * max(self.asked - EASED, 0):g} %, or a lever that makes a lone request faster (llmqsim "
+            f"advise) do more"
         )
 
 
@@ -85,7 +86,8 @@ def bound(
         if found is None or share - one.share < found.share - found.asked:
             target = min(shares, key=lambda t: shares[t])
             wanted = min(one.share + EASED, 1.0)
-            eased = float(np.quantile(times[target][rows & served], min(wanted * rows.sum() / (rows & served).sum(), 1.0)))
+            both = rows & served
+            eased = float(np.quantile(times[target][both], min(wanted * rows.sum() / both.sum(), 1.0)))
             limit = one.limits_s[target]
             found = Bound(one.label, one.share, share, target, limit, max(eased, limit))
     return found

@@ -190,8 +190,8 @@ def _too_few(metric: Metric, base: Seen, group: str | None) -> float:
 
 
 def smallest_seen(found: stats.Interval) -> float | None:
-    """The wider half of an interval: a difference beyond it would have been called; None where there is no interval, or none to
-    be trusted, or where all runs are alike, which says nothing of how they might differ. No more than a difference that
+    """The wider half of an interval: a difference beyond it would have been called; None where there is none, or none
+    to be trusted, or where all runs are alike, which says nothing of how they might differ. No more than a difference that
     was called: the interval of one may reach further beyond it than it stands from 0. From one run, with the spread as
     large as its batches, few and hanging together, allow (stats.spread_limit)."""
     if found.low is None or found.high is None or found.low == found.high or not found.settled:

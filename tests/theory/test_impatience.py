@@ -1,9 +1,9 @@
 """Clients who give up: the share of M/M/1 whose server finishes what it has started, and overload told from impatience.
 
-A client leaves when its answer is not there after T; a step that has begun goes on. Then the work found by an arrival has
-the density p0 r exp(-(1 - r) x) up to T and p0 r exp(r T) exp(-x) beyond (mean service 1, load r), with p0 as it adds up to 1:
-below T every arrival adds its service, above T none does (level crossing, as for finite dams). Late are those who find more
-than T, and those whose own service takes them beyond: p0 (1 + r) exp(-(1 - r) T) of all.
+A client leaves when its answer is not there after T; a step that has begun goes on. Then the work found by an arrival
+has the density p0 r exp(-(1 - r) x) up to T and p0 r exp(r T) exp(-x) beyond (mean service 1, load r), with p0 as it
+adds up to 1: below T every arrival adds its service, above T none does (level crossing, as for finite dams). Late are
+those who find more than T, and those whose own service takes them beyond: p0 (1 + r) exp(-(1 - r) T) of all.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def test_overload_is_more_than_was_room_for_whatever_share_gives_up(load, patien
 
 
 def test_who_is_late_alone_gives_up_whatever_the_load():
-    """Seven in a hundred answers are too long for their clients: as many give up of requests an hour apart, the same ones."""
+    """Seven in a hundred answers are too long for their clients: of requests an hour apart the same ones give up."""
     base = impatient(0.4, 1.0)
     mapping = base.to_dict() | {"cost": {"model": "affine", "base": 0.01, "per_prefill_token": 1e-6}}
     mapping["engine"] = {"max_num_seqs": 64, "max_num_batched_tokens": 8192}
