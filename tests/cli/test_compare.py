@@ -8,10 +8,11 @@ import pytest
 from llmqsim import from_mapping, load
 from llmqsim.cluster.alone import APART_NS, alone_for
 from llmqsim.metrics import stats
+from llmqsim.planner import within
 from llmqsim.planner.compare import compare_scenarios
 from llmqsim.planner.figures import metrics
 from llmqsim.planner.vary import at_load, changed
-from llmqsim.planner.verdict import smallest_seen
+from llmqsim.planner.verdict import Judge, smallest_seen
 from llmqsim.report import compare_screen
 from llmqsim.simulation import prepare
 from tests.cli.commands import ROOT, SCENARIO, TRACE, llmqsim, strict_json, write
@@ -99,6 +100,17 @@ def test_a_trace_of_other_requests_is_compared_unpaired(here):
     assert said.code == 0 and "serves other requests than base" in said.out
     cell = strict_json(here / "o.json")["differences"]["other"]["e2e_s.mean"]
     assert cell["method"] == "batches" and cell["verdict"] == "no difference shown"
+
+
+def test_a_calm_tenth_would_not_have_seen_more_than_its_part_of_the_run(monkeypatch):
+    """A tenth of n independent requests is known sqrt(10) times worse than all of them, wherever the noise happens to be."""
+    whole = stats.Interval(0.0, -1.0, 1.0, 20, "batches", freedom=19)
+    monkeypatch.setattr(within, "difference", lambda *given: whole)
+    judge, metric = Judge(segments=True), metrics(["e2e_s.mean"])[0]
+    for half, least in ((0.1, 10**0.5 * 1.177), (9.0, 9 * 1.177)):
+        calm = stats.Interval(0.0, -half, half, 20, "batches", freedom=19)
+        found = [judge._smallest(calm, metric, object(), object(), group) for group in ("time:10-20 %", "class:chat")]
+        assert found == pytest.approx([least, half * 1.177], rel=1e-3)  # 1.177: sqrt(19 / 13.716), from a table
 
 
 @pytest.mark.parametrize(
