@@ -20,7 +20,7 @@ from llmqsim.workload.table_file import load_preset, preset_names
 
 assert policies and predictors, "imported to register the built-in policies"
 
-WIDTH, LABEL, KIND = 100, 30, 15
+WIDTH, LABEL, KIND = 100, 30, 14
 MANY, VERY_MANY = 30, 60
 """names from which those that begin alike stand together: up to the first sign, or up to the first digit"""
 Entries = Callable[[], Iterator[tuple[str, str]]]

@@ -27,6 +27,12 @@ ROWS = [line for line in README.splitlines() if line.startswith("| ")]
 KEYS = [key for row in ROWS for key in re.findall(r"`([\w.]+: [^`]+)`", row)]
 SCRIPTS = [block for kind, block in BLOCKS if kind == "python"]
 SCENARIOS = [block for kind, block in BLOCKS if kind == "yaml"]
+STARTED = """\
+INFO Model loading took 14.99 GiB and 4.2 seconds
+INFO Available KV cache memory: 54.31 GiB
+INFO GPU KV cache size: 444,912 tokens
+"""
+"""lines that a vLLM server prints when it starts"""
 
 
 @pytest.fixture
@@ -35,6 +41,7 @@ def checkout(tmp_path, monkeypatch):
     shutil.copytree(ROOT / "scenarios", tmp_path / "scenarios")
     (tmp_path / "my_trace.csv").write_text(long_trace(200))
     (tmp_path / "EVENTS.csv").write_text(EVENTS)
+    (tmp_path / "server.log").write_text(STARTED)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
