@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from llmqsim.errors import ScenarioError, did_you_mean
+from llmqsim.hardware.hf_defaults import completed
 from llmqsim.hardware.hf_extra import extra_parts
 from llmqsim.hardware.hf_families import DENSE, KNOWN_TYPES, encoder, family
 from llmqsim.hardware.hf_file import miscounted, read_file, refused
@@ -49,7 +50,7 @@ QK_NORM = frozenset({"qwen3", "qwen3_moe"})
 """families by their own keys; norms of the others are below 0.01 % of the parameters"""
 TIED_BY_DEFAULT = frozenset({
     "opt", "gpt2", "bloom", "gemma", "gemma2", "gemma3_text", "gemma3n_text", "gemma4_text", "lfm2", "cohere",
-    "cohere2",
+    "cohere2", "ernie4_5", "ernie4_5_moe", "lfm2_moe", "smollm3", "starcoder2",
 })
 OPT_POSITION_OFFSET = 2
 """OPT's position table has two rows more than positions (transformers, modeling_opt.py, from memory)"""
@@ -100,11 +101,15 @@ def from_mapping(
     elif unknown and not settled:
         raise ScenarioError(place + unknown)
     dense = read_as == DENSE
+    config, taken, uneven = completed(config, kind, nested=config is not outer)
     values, keys, faults = _values(config, kind, dense)
+    faults = [*uneven, *(one for one in faults if one.partition(":")[0] not in {told.partition(":")[0] for told in uneven})]
     odd = [] if dense or settled or read_as else not_understood(config)
     if faults or odd:
         raise ScenarioError(*(place + fault for fault in dict.fromkeys([*faults, *odd])))
     missing = _type_by_name(config, name)
+    if taken:
+        missing += (Unmodelled("text_config", f"leaves out what its family's class says; taken: {', '.join(taken)}"),)
     built = (read_tower(outer, key, values["hidden"]) for key in tower_keys(outer) if not dense)
     towers = tuple(one for one in built if one is not None)
     model = Model(
@@ -163,6 +168,8 @@ def _values(config: Mapping[str, Any], kind: str, dense: bool) -> tuple[dict[str
 
 
 def _gated(config: Mapping[str, Any], kind: str) -> bool:
+    if kind.startswith("gemma"):  # whatever its activation is called
+        return True
     act = config.get("hidden_act") or config.get("mlp_hidden_act") or "silu"
     return kind not in UNGATED and str(act) in GATED_ACTS
 
@@ -215,7 +222,7 @@ def _dimension(config: Mapping[str, Any], kind: str, field: str, faults: list[st
             faults.append(f"{key}: must be at most {MOST_LAYERS:,} (got {value:,})")
             return key, 0
         return key, value
-    if field == "intermediate" and kind in ("gpt2", "bloom"):
+    if field == "intermediate" and kind in ("gpt2", "gptj", "bloom"):
         return "", 4 * int(config.get("n_embd") or config.get("hidden_size") or 0)
     if field == "layers" and any(isinstance(config.get(key), (list, tuple)) for key in LISTED):
         return "", 0  # as many as are listed

@@ -16,7 +16,7 @@ Config = Mapping[str, Any]
 DENSE = "dense"
 """the architecture that reads any file as a plain transformer"""
 KNOWN_TYPES = frozenset({
-    "apertus", "arcee", "baichuan", "bailing_moe", "bamba", "bloom", "cohere", "cohere2",
+    "apertus", "arcee", "baichuan", "bailing_moe", "bailing_moe_v2", "bamba", "bloom", "cohere", "cohere2",
     "deepseek_v2", "deepseek_v3", "deepseek_v32", "dots1", "ernie4_5", "ernie4_5_moe", "exaone", "exaone4",
     "exaone_moe", "falcon_h1", "gemma", "gemma2", "gemma3", "gemma3_text", "gemma3n", "gemma3n_text",
     "gemma4", "gemma4_text", "glm", "glm4", "glm4_moe", "glm4_moe_lite", "glm4v", "glm4v_moe", "glm_moe_dsa", "gpt2",
@@ -33,6 +33,8 @@ KNOWN_TYPES = frozenset({
 NOT_MODELLED = {
     "deepseek_v4": ("its layers read caches of compressed tokens of several sizes (compress_ratios)", "deepseek_v32"),
     "mllama": ("its cross-attention layers keep the keys and values of images", "llama"),
+    "longcat_flash": ("its layers have two attentions each, and experts that do nothing (zero_expert_num)", "deepseek_v3"),
+    "step3_text": ("its queries are factorised and keys and values share one head (share_q_dim)", "step3p5"),
     "nemotron_nas": ("each layer has a shape of its own (block_configs)", "llama"),
     "falcon": ("its keys say in three ways how many KV heads there are", "llama"),
     "dbrx": ("its sizes are nested under attn_config and ffn_config", "mixtral"),
@@ -99,11 +101,14 @@ def family(config: Config, outer: Config) -> tuple[str, str | None]:
         kind = next((name for keys, name in SIGNS[:7] if all(config.get(key) for key in keys)), "")
         if not kind:
             return "", None
-    if kind in NOT_MODELLED:
-        why, near = NOT_MODELLED[kind]
+    told = (str(one).replace("-", "_") for one in (kind, outer.get("model_type", "")))
+    if (barred := next((one for one in told if one in NOT_MODELLED), None)) is not None:
+        why, near = NOT_MODELLED[barred]
         return kind, f"model_type: '{kind}' is not modelled: {why}; the nearest that is: {near}. {_instead(near)}"
     if kind in KNOWN_TYPES:
         return kind, None
+    if kind.removesuffix("_text") in KNOWN_TYPES:  # the language model of a family with towers
+        return kind.removesuffix("_text"), None
     near = nearest(kind, config)
     return kind, f"model_type: '{kind}' is not known here; the nearest that is: {near}. {_instead(near)}"
 

@@ -83,6 +83,12 @@ def _numbered(config: Config, kind: str, layers: int, faults: list[str]) -> Laye
             faults.append(f"sliding_window_pattern: must be a number, or letters L and G (got '{pattern[:60]}')")
             return None
         return Layers(tuple(LOCAL[pattern[i % len(pattern)]] for i in range(layers)), "sliding_window_pattern")
+    if isinstance(pattern, int) and not isinstance(pattern, bool) and pattern > 1 and config.get("sliding_window"):
+        kinds = ("full" if (i + 1) % pattern == 0 else "window" for i in range(layers))
+        return Layers(tuple(kinds), "sliding_window_pattern")
+    attending = config.get("full_attn_idxs")
+    if kind.startswith("lfm2") and isinstance(attending, (list, tuple)):
+        return Layers(tuple("full" if i in attending else "conv" for i in range(layers)), "full_attn_idxs")
     period = config.get("attn_layer_period")
     if isinstance(period, int) and not isinstance(period, bool) and period > 1:
         offset = config.get("attn_layer_offset") or 0

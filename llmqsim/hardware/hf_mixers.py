@@ -12,6 +12,7 @@ from typing import Any
 
 from llmqsim.hardware import mixers as made
 from llmqsim.hardware.hf_layers import STATES, Layers, listed_layers
+from llmqsim.hardware.hf_parts import WINDOWS
 from llmqsim.hardware.mixers import Mixer
 
 Config = Mapping[str, Any]
@@ -127,7 +128,7 @@ def _one(config: Config, kind: str, values: dict, name: str, count: int, gated: 
 
 
 def _window(config: Config) -> int:
-    for key in ("sliding_window", "sliding_window_size", "window_size", "attention_chunk_size"):
+    for key in WINDOWS:
         value = config.get(key)
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
             return value

@@ -20,6 +20,7 @@ PER_TOKEN = (
 SHARED_WIDTH = ("moe_shared_expert_intermediate_size", "shared_intermediate_size", "share_expert_dim")
 SHARED_COUNT = ("n_shared_experts", "num_shared_experts", "num_shared_expert", "moe_num_shared_experts")
 LATENT = ("q_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
+WINDOWS = ("sliding_window", "sliding_window_size", "window_size", "attention_chunk_size")
 GEMMA2_PATTERN, LLAMA4_PATTERN = 2, 4
 """one layer in so many attends to everything, where the file names no pattern"""
 
@@ -134,12 +135,15 @@ def _dense_layers(config: Config, layers: int, faults: list[str]) -> int:
             faults.append(f"moe_layer_freq: must name {layers} layers (got {len(freq)})")
         return sum(not one for one in freq)
     _, first = whole(config, ("first_k_dense_replace", "num_dense_layers", "moe_layer_start_index"), faults)
-    _, step = whole(config, ("decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_freq"), faults, 1)
+    _, step = whole(config, ("decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_interval", "moe_layer_freq"), faults, 1)
     listed = config.get("mlp_only_layers") or ()
     if not isinstance(listed, (list, tuple)):
         faults.append(f"mlp_only_layers: must be a list of layers (got {short(listed)})")
         listed = ()
     sparse = [i for i in range(first, layers) if i not in listed and (i + 1) % step == 0]
+    if (period := whole(config, "expert_layer_period", faults)[1]) > 1:  # Jamba
+        offset = whole(config, "expert_layer_offset", faults)[1]
+        sparse = [i for i in sparse if i % period == offset]
     if layers and not sparse:
         faults.append(f"first_k_dense_replace: leaves no layer with experts (got {first} of {layers})")
     return layers - len(sparse)
@@ -147,7 +151,7 @@ def _dense_layers(config: Config, layers: int, faults: list[str]) -> int:
 
 def windows(config: Config, kind: str, values: dict, keys: dict, faults: list[str]) -> None:
     """Sliding or chunked windows, in all layers or in those of a pattern."""
-    key, window = whole(config, ("sliding_window", "sliding_window_size", "attention_chunk_size"), faults)
+    key, window = whole(config, WINDOWS, faults)
     if not window or config.get("use_sliding_window") is False or window >= values["max_position_embeddings"]:
         return
     windowed, why = _windowed_layers(config, kind, values["layers"], faults)

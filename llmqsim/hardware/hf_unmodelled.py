@@ -29,8 +29,8 @@ UNDERSTOOD = frozenset({
     "mamba_n_groups", "mamba_n_heads", "mamba_head_dim", "mamba_num_heads", "mamba_hidden_act", "mamba_norm_before_gate",
     "mamba_rms_norm", "mamba_use_mlp", "mamba_dt_rank", "mamba_d_ssm", "ssm_state_size", "state_size", "use_conv_bias",
     "mtp_hybrid_override_pattern", "mtp_layers_block_type", "indexer_rope_interleave", "swa_v_head_dim", "no_rope_layer_interval",
-    "attention_head_dim", "attn_type_list", "num_key_value_heads_per_layer", "mla_use_nope", "use_mla", "window_size",
-    "attention_type", "no_rope_layers", "global_attn_every_n_layers", "sliding_window_size", "attn_temperature_tuning",
+    "attention_head_dim", "attn_type_list", "mla_use_nope", "use_mla", "window_size", "_sliding_window_pattern",
+    "no_rope_layers", "sliding_window_size", "full_attn_idxs", "attn_rotary_emb", "full_attn_mod", "attn_temperature_tuning",
     "use_mamba_kernels", "mamba_inner_layernorms", "activation_sparsity_pattern", "conv_use_xavier_init", "mtp_layer_types",
 })  # fmt: skip
 """keys that are read where they matter"""
@@ -41,7 +41,7 @@ _TELLING = re.compile(
     r"hybrid|head_dim|key_value|(?:^|_)kv(?:_|$)|latent|compress|layer_types|block_type|shared_layers|(?:^|_)swa(?:_|$)"
 )
 """names of keys that are about how tokens attend and what of them is kept"""
-_GRAVE = re.compile(r"window|sparse|^index|layer_types|block_type|hybrid|shared_layers|compress|latent|(?:^|_)swa(?:_|$)")
+_GRAVE = re.compile(r"window|sparse|^index|layer_types|block_type|hybrid|shared_layers|compress|latent|(?:^|_)swa(?:_|$)|every_n|per_layer")
 """of these, names about which tokens a layer sees and which it keeps"""
 _HARMLESS = re.compile(
     r"dropout|pdrop|implementation|softcap|multiplier|scal(?:e|ing|ar)|bias|fp32|dtype|temperature|bidirectional|rope|"

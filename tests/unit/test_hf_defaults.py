@@ -1,0 +1,107 @@
+"""Configurations that leave to their class, or list by layer, what others state; published ones, written from memory.
+
+Right values: parameter counts on the models' pages (from memory), and counts of layers by hand.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from llmqsim.errors import ScenarioError
+from llmqsim.hardware.hf_config import model_from_config
+from tests.unit.test_model_layers import PLAIN, kinds
+
+SIGLIP = {
+    "hidden_size": 1152, "image_size": 896, "intermediate_size": 4304, "model_type": "siglip_vision_model",
+    "num_attention_heads": 16, "num_hidden_layers": 27, "patch_size": 14,
+}  # fmt: skip
+GEMMA_3_4B = {
+    "model_type": "gemma3", "mm_tokens_per_image": 256, "vision_config": SIGLIP,
+    "text_config": {
+        "hidden_size": 2560, "intermediate_size": 10240, "model_type": "gemma3_text", "num_hidden_layers": 34, "sliding_window": 1024,
+    },
+}  # fmt: skip
+JAMBA = {
+    "model_type": "jamba", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
+    "intermediate_size": 14336, "vocab_size": 65536, "max_position_embeddings": 262144, "attn_layer_offset": 4,
+    "attn_layer_period": 8, "expert_layer_offset": 1, "expert_layer_period": 2, "num_experts": 16, "num_experts_per_tok": 2,
+    "mamba_d_conv": 4, "mamba_d_state": 16, "mamba_dt_rank": 256, "mamba_expand": 2, "tie_word_embeddings": False,
+}  # fmt: skip
+HUNYUAN = {
+    "model_type": "hunyuan_v1_moe", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32, "head_dim": 128,
+    "num_key_value_heads": 8, "intermediate_size": 3072, "vocab_size": 128167, "max_position_embeddings": 32768,
+    "num_experts": 64, "moe_topk": [8] * 32, "moe_intermediate_size": [3072] * 32, "num_shared_expert": [1] * 32,
+    "tie_word_embeddings": True,
+}  # fmt: skip
+LFM2 = {
+    "model_type": "lfm2", "hidden_size": 2048, "num_hidden_layers": 16, "num_attention_heads": 32, "num_key_value_heads": 8,
+    "intermediate_size": 12288, "vocab_size": 65536, "max_position_embeddings": 128000, "block_auto_adjust_ff_dim": True,
+    "block_ffn_dim_multiplier": 1.0, "block_multiple_of": 256, "conv_L_cache": 3, "conv_dim": 2048,
+    "full_attn_idxs": [2, 5, 8, 10, 12, 14],
+}  # fmt: skip
+SMALL_STARCODER = {
+    "model_type": "starcoder2", "hidden_size": 3072, "num_hidden_layers": 30, "num_attention_heads": 24,
+    "num_key_value_heads": 2, "intermediate_size": 12288, "vocab_size": 49152, "max_position_embeddings": 16384,
+    "hidden_act": "gelu_pytorch_tanh", "use_bias": True,
+}  # fmt: skip
+GEMMA_2B = {
+    "model_type": "gemma", "hidden_size": 2048, "num_hidden_layers": 18, "num_attention_heads": 8, "num_key_value_heads": 1,
+    "head_dim": 256, "intermediate_size": 16384, "vocab_size": 256000, "max_position_embeddings": 8192, "hidden_act": "gelu",
+}  # fmt: skip
+GLM_4_5V = {
+    "model_type": "glm4v_moe",
+    "text_config": {
+        "model_type": "glm4v_moe_text", "hidden_size": 4096, "num_hidden_layers": 46, "num_attention_heads": 96,
+        "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 10944, "vocab_size": 151552, "attention_bias": True,
+        "max_position_embeddings": 65536, "n_routed_experts": 128, "num_experts_per_tok": 8, "n_shared_experts": 1,
+        "moe_intermediate_size": 1408, "first_k_dense_replace": 1, "tie_word_embeddings": False,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("config", "billions"),
+    [(GEMMA_3_4B, 4.3), (JAMBA, 51.6), (HUNYUAN, 80.4), (LFM2, 1.17), (SMALL_STARCODER, 3.03), (GEMMA_2B, 2.51), (GLM_4_5V, 106.9)],
+)
+def test_parameters_are_the_published_ones(config, billions):
+    assert model_from_config(config).parameters / 1e9 == pytest.approx(billions, rel=0.005)
+
+
+@pytest.mark.parametrize(
+    ("family", "full"), [("gemma3_text", 1), ("cohere2", 2), ("exaone4", 2), ("olmo3", 2), ("gpt_oss", 4), ("mistral", 0)]
+)
+def test_the_rhythm_of_windows_that_stands_nowhere(family, full):
+    made = model_from_config(PLAIN | {"model_type": family, "sliding_window": 1024})
+    assert made.windowed_layers == 8 - full
+    own = model_from_config(PLAIN | {"model_type": family, "sliding_window": 1024, "_sliding_window_pattern": 8})
+    assert own.windowed_layers == 7
+
+
+def test_a_rhythm_goes_with_heads_of_their_own():
+    made = model_from_config(PLAIN | {"sliding_window": 1024, "sliding_window_pattern": 4, "swa_num_key_value_heads": 8})
+    assert kinds(made) == {"attention": 2, "windowed attention": 6}
+    assert made.kv_bytes_per_token() == 2 * 2 * 4 * 128 * 2 + 6 * 2 * 8 * 128 * 2
+
+
+def test_convolutions_by_the_numbers_of_the_others():
+    assert kinds(model_from_config(LFM2)) == {"attention": 6, "short convolution": 10}
+
+
+def test_what_was_taken_from_the_class_is_said():
+    told = {one.key: one.effect for one in model_from_config(GEMMA_3_4B).unmodelled}
+    assert "vocab_size 262,208" in told["text_config"] and "num_key_value_heads 4" in told["text_config"]
+
+
+@pytest.mark.parametrize(
+    ("config", "why"),
+    [
+        ({"model_type": "gemma3_text", "hidden_size": 2560, "num_hidden_layers": 34}, "vocab_size: missing"),
+        (PLAIN | {"intermediate_size": [4096] * 4 + [8192] * 4}, "layers of several sizes are not modelled .got 4,096, 8,192"),
+        (PLAIN | {"num_key_value_heads_per_layer": [4] * 8}, "num_key_value_heads_per_layer: not understood"),
+        (PLAIN | {"model_type": "nemotron-nas"}, "each layer has a shape of its own"),
+        ({"model_type": "mllama", "text_config": PLAIN | {"model_type": "mllama_text_model"}}, "keys and values of images"),
+    ],
+)
+def test_what_is_left_out_or_uneven_elsewhere_is_refused(config, why):
+    with pytest.raises(ScenarioError, match=why):
+        model_from_config(config)
