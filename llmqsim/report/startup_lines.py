@@ -15,6 +15,14 @@ from typing import overload
 from llmqsim.errors import DataError
 from llmqsim.files import read_bytes
 
+COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+"""what colours a terminal's text, in the middle of a line, too"""
+FLAG = re.compile(
+    r"--(tensor-parallel-size|pipeline-parallel-size|max-model-len|max-num-seqs|max-num-batched-tokens|"
+    r"gpu-memory-utilization|kv-cache-dtype|block-size|quantization)[ =]+",
+    re.IGNORECASE,
+)
+"""options of a command line that is printed before the start"""
 NUMBER = r"(-?\d[\d,]*(?:\.\d+)?)"
 UNIT = r"\s*(GiB|GB|MiB|MB)"
 SCALE = {"GiB": 2**30, "GB": 2**30, "MiB": 2**20, "MB": 2**20}
@@ -45,6 +53,16 @@ FIGURES = (
     _figure("blocks", r"num_gpu_blocks\s*(?:is:?|=|:)\s*NUMBER", several=min),
     _figure("concurrency", r"maximum concurrency for [\d,]+ tokens per request:?\s*NUMBER\s*x", several=min),
     _figure("concurrency_tokens", r"maximum concurrency for NUMBER tokens per request"),
+    _figure("kv", r"kv_cache_size=SIZE", size=True, several=min),
+    _figure("blocks", r"num_gpu_blocks_override['\"]?\s*[:=]\s*NUMBER", several=min),
+    _figure("tokens", r"that can be stored in kv cache \(NUMBER\)", several=min),
+    _figure("weights", r"actual usage is\s*SIZE for weight", size=True),
+    _figure("activation", r"SIZE for peak activation", size=True),
+    _figure("non_torch", r"SIZE for non-torch memory", size=True),
+    _figure("graphs", r"SIZE for cudagraph memory", size=True),
+    _figure("memory", r"free memory on device \(\d+(?:\.\d+)?/SIZE\)", size=True),
+    _figure("utilization", r"desired gpu memory utilization is \(NUMBER"),
+    _figure("memory", r"total_gpu_memory=SIZE", size=True),
     _figure("graphs", r"graph capturing finished.*?took\s*SIZE", size=True),
     _figure("graphs_estimated", r"estimated (?:cuda|gpu)[ -]?graph memory(?: usage)?[^\d-]*SIZE", size=True),
     _figure("activation", r"(?:pytorch )?activation peak memory takes\s*SIZE", size=True),
@@ -142,6 +160,7 @@ def parse(text: str, path: str = "log") -> StartLog:
     lines: dict[str, int] = {}
     digits: dict[str, float] = {}
     for number, line in enumerate(text.splitlines(), 1):
+        line = FLAG.sub(lambda found: f"{found[1].replace('-', '_')}=", COLOUR.sub("", line))
         for one in FIGURES:
             match = one.pattern.search(line)
             if match is None:
