@@ -108,6 +108,9 @@ def from_mapping(
     if faults or odd:
         raise ScenarioError(*(place + fault for fault in dict.fromkeys([*faults, *odd])))
     missing = _type_by_name(config, name)
+    if values.get("weight_dtype") == "mxfp4" and not values.get("experts"):
+        told = "mxfp4 is modelled for experts alone, and this model has none: weights count in 16 bits, so they are too large"
+        missing += (Unmodelled("quantization_config", told),)
     if taken:
         missing += (Unmodelled("text_config", f"leaves out what its family's class says; taken: {', '.join(taken)}"),)
     built = (read_tower(outer, key, values["hidden"]) for key in tower_keys(outer) if not dense)

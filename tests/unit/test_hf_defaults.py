@@ -61,14 +61,23 @@ GLM_4_5V = {
 
 @pytest.mark.parametrize(
     ("config", "billions"),
-    [(GEMMA_3_4B, 4.3), (JAMBA, 51.6), (HUNYUAN, 80.4), (LFM2, 1.17), (SMALL_STARCODER, 3.03), (GEMMA_2B, 2.51), (GLM_4_5V, 106.9)],
+    [
+        (GEMMA_3_4B, 4.3),
+        (JAMBA, 51.6),
+        (HUNYUAN, 80.4),
+        (LFM2, 1.17),
+        (SMALL_STARCODER, 3.03),
+        (GEMMA_2B, 2.51),
+        (GLM_4_5V, 106.9),
+    ],
 )
 def test_parameters_are_the_published_ones(config, billions):
     assert model_from_config(config).parameters / 1e9 == pytest.approx(billions, rel=0.005)
 
 
 @pytest.mark.parametrize(
-    ("family", "full"), [("gemma3_text", 1), ("cohere2", 2), ("exaone4", 2), ("olmo3", 2), ("gpt_oss", 4), ("mistral", 0)]
+    ("family", "full"),
+    [("gemma3_text", 1), ("cohere2", 2), ("exaone4", 2), ("olmo3", 2), ("gpt_oss", 4), ("mistral", 0)],
 )
 def test_the_rhythm_of_windows_that_stands_nowhere(family, full):
     made = model_from_config(PLAIN | {"model_type": family, "sliding_window": 1024})
@@ -78,7 +87,9 @@ def test_the_rhythm_of_windows_that_stands_nowhere(family, full):
 
 
 def test_a_rhythm_goes_with_heads_of_their_own():
-    made = model_from_config(PLAIN | {"sliding_window": 1024, "sliding_window_pattern": 4, "swa_num_key_value_heads": 8})
+    made = model_from_config(
+        PLAIN | {"sliding_window": 1024, "sliding_window_pattern": 4, "swa_num_key_value_heads": 8}
+    )
     assert kinds(made) == {"attention": 2, "windowed attention": 6}
     assert made.kv_bytes_per_token() == 2 * 2 * 4 * 128 * 2 + 6 * 2 * 8 * 128 * 2
 
@@ -96,10 +107,16 @@ def test_what_was_taken_from_the_class_is_said():
     ("config", "why"),
     [
         ({"model_type": "gemma3_text", "hidden_size": 2560, "num_hidden_layers": 34}, "vocab_size: missing"),
-        (PLAIN | {"intermediate_size": [4096] * 4 + [8192] * 4}, "layers of several sizes are not modelled .got 4,096, 8,192"),
+        (
+            PLAIN | {"intermediate_size": [4096] * 4 + [8192] * 4},
+            "layers of several sizes are not modelled .got 4,096, 8,192",
+        ),
         (PLAIN | {"num_key_value_heads_per_layer": [4] * 8}, "num_key_value_heads_per_layer: not understood"),
         (PLAIN | {"model_type": "nemotron-nas"}, "each layer has a shape of its own"),
-        ({"model_type": "mllama", "text_config": PLAIN | {"model_type": "mllama_text_model"}}, "keys and values of images"),
+        (
+            {"model_type": "mllama", "text_config": PLAIN | {"model_type": "mllama_text_model"}},
+            "keys and values of images",
+        ),
     ],
 )
 def test_what_is_left_out_or_uneven_elsewhere_is_refused(config, why):

@@ -231,7 +231,7 @@ def test_a_model_is_called_as_its_file_or_as_the_folder_of_its_config_json(tmp_p
         ({"num_local_experts": 8, "num_experts_per_tok": 9}, "num_experts_per_tok: must be from 1"),
         ({"kv_lora_rank": 512}, "qk_rope_head_dim: missing from the config.json"),
         ({"quantization_config": {"bits": 4}}, "quantization_config: these quantised weights are not modelled"),
-        ({"quantization_config": {"quant_method": "gptq", "bits": 8}}, "quantization_config: these"),
+        ({"quantization_config": {"quant_method": "gptq", "bits": 3}}, "quantization_config: these"),
         ({"is_encoder_decoder": True}, "is_encoder_decoder: encoders"),
         ({"layer_types": ["full_attention"], "use_sliding_window": True, "sliding_window": 64}, "layer_types: must name"),
         ({"hidden_size": "big"}, "hidden_size: must be a whole number"),
