@@ -23,7 +23,7 @@ SPELLINGS: dict[str, tuple[str, ...]] = {
     "hidden": ("hidden_size", "n_embd", "d_model"),
     "layers": ("num_hidden_layers", "n_layer", "num_layers"),
     "heads": ("num_attention_heads", "n_head"),
-    "kv_heads": ("num_key_value_heads",),
+    "kv_heads": ("num_key_value_heads", "num_attention_groups"),
     "head_dim": ("head_dim", "attention_head_dim", "kv_channels"),
     "intermediate": ("intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size"),
     "vocab": ("vocab_size",),
@@ -226,7 +226,7 @@ def _dimension(config: Mapping[str, Any], kind: str, field: str, faults: list[st
             return key, 0
         return key, value
     if field == "intermediate" and kind in ("gpt2", "gptj", "bloom"):
-        return "", 4 * int(config.get("n_embd") or config.get("hidden_size") or 0)
+        return "", 4 * whole(config, ("n_embd", "hidden_size"), faults)[1]
     if field == "layers" and any(isinstance(config.get(key), (list, tuple)) for key in LISTED):
         return "", 0  # as many as are listed
     if field == "intermediate" and config.get("moe_intermediate_size") and not config.get("first_k_dense_replace"):

@@ -36,6 +36,10 @@ BY_LAYER = (
     "n_shared_experts", "num_shared_experts", "num_shared_expert",
 )  # fmt: skip
 """sizes that some files list for each layer"""
+OTHER_HEADS = {
+    "num_attention_heads": "swa_num_attention_heads", "num_attention_groups": "swa_num_key_value_heads", "head_dim": "swa_head_dim",
+}  # fmt: skip
+"""keys of Step's attention_other_setting, and the keys by which others say it"""
 SHOWN = 4
 """sizes of layers that a fault names"""
 
@@ -60,6 +64,9 @@ def completed(config: Config, kind: str, nested: bool) -> tuple[dict[str, Any], 
     listed = any(isinstance(found.get(key), (list, tuple)) for key in ("layer_types", "layers_block_type"))
     if kind in FULL_EVERY and found.get("sliding_window") and not listed and not found.get(RHYTHM):
         found[RHYTHM] = FULL_EVERY[kind]
+    other = config.get("attention_other_setting")  # Step: heads of windowed layers
+    if isinstance(other, Mapping) and other.get("attention_type") == "sliding_attention":
+        found |= {key: other[own] for own, key in OTHER_HEADS.items() if other.get(own) and found.get(key) is None}
     missing = NESTED_SIZES.get(kind, {}) if nested else {}
     taken = {key: value for key, value in missing.items() if found.get(key) is None}
     return found | taken, tuple(f"{key} {value:,}" for key, value in taken.items()), faults

@@ -35,6 +35,7 @@ NOT_MODELLED = {
     "mllama": ("its cross-attention layers keep the keys and values of images", "llama"),
     "longcat_flash": ("its layers have two attentions each, and experts that do nothing (zero_expert_num)", "deepseek_v3"),
     "step3_text": ("its queries are factorised and keys and values share one head (share_q_dim)", "step3p5"),
+    "deci": ("each layer has a shape of its own (block_configs)", "llama"),
     "nemotron_nas": ("each layer has a shape of its own (block_configs)", "llama"),
     "falcon": ("its keys say in three ways how many KV heads there are", "llama"),
     "dbrx": ("its sizes are nested under attn_config and ffn_config", "mixtral"),

@@ -52,7 +52,7 @@ def listed_layers(config: Config, kind: str, layers: int, faults: list[str]) -> 
         return Layers(("both",) * layers, "model_type falcon_h1")
     for key in LISTED:
         if isinstance(config.get(key), (list, tuple)):
-            return _checked(config[key], WORDS, key, layers, faults)
+            return _checked(_without_drafts(config, config[key], layers), WORDS, key, layers, faults)
     if isinstance(config.get("hybrid_override_pattern"), str):
         return _checked(config["hybrid_override_pattern"], LETTERS, "hybrid_override_pattern", layers, faults)
     if isinstance(config.get("attn_type_list"), (list, tuple)):
@@ -97,6 +97,12 @@ def _numbered(config: Config, kind: str, layers: int, faults: list[str]) -> Laye
     if isinstance(indices, (list, tuple)) and indices:
         return Layers(tuple("full" if i in indices else "mamba" for i in range(layers)), "attn_layer_indices")
     return None
+
+
+def _without_drafts(config: Config, listed: Any, layers: int) -> Any:
+    """The list without the layers behind the model that only draft tokens."""
+    drafting = config.get("num_nextn_predict_layers")
+    return listed[:layers] if layers and isinstance(drafting, int) and len(listed) == layers + drafting else listed
 
 
 def _checked(listed: Any, words: Mapping[Any, str], key: str, layers: int, faults: list[str]) -> Layers | None:

@@ -44,6 +44,10 @@ def mixers(config: Config, kind: str, values: dict, keys: dict, faults: list[str
     states = layers is not None and layers.count(*STATES, "both", "moe", "mlp") > 0
     if faults or not (special or states):
         return
+    if layers is None and _window(config) and any(config.get(key) for key in OWN_HEADS):
+        told = "layer_types: missing from the config.json, whose windowed layers have heads of their own"
+        faults.append(told)
+        return
     listed = layers or Layers(("full",) * values["layers"], "num_hidden_layers")
     before = len(faults)
     found = [*_attention(config, kind, values, listed, gated, shares), *_states(config, kind, values, listed, faults)]

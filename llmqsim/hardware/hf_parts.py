@@ -134,6 +134,9 @@ def _dense_layers(config: Config, layers: int, faults: list[str]) -> int:
         if len(freq) != layers:
             faults.append(f"moe_layer_freq: must name {layers} layers (got {len(freq)})")
         return sum(not one for one in freq)
+    if isinstance(named := config.get("moe_layers_enum"), str):  # "3,4,5": Step
+        numbers = {int(one) for one in named.split(",") if one.strip().isdecimal()}
+        return sum(i not in numbers for i in range(layers))
     _, first = whole(config, ("first_k_dense_replace", "num_dense_layers", "moe_layer_start_index"), faults)
     _, step = whole(config, ("decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_interval", "moe_layer_freq"), faults, 1)
     listed = config.get("mlp_only_layers") or ()

@@ -98,7 +98,7 @@ def _by_group(rule: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, s
     groups = rule.get("config_groups")
     if str(rule.get("quant_method", "")).lower() != "compressed-tensors" or not isinstance(groups, Mapping):
         return {}
-    typed = [(one.get("targets") or (), _group_type(one)) for one in groups.values() if isinstance(one, Mapping)]
+    typed = [(_targets(one), _group_type(one)) for one in groups.values() if isinstance(one, Mapping)]
     if len({dtype for _, dtype in typed}) < 2 or not all(dtype for _, dtype in typed):
         return {}
     whole = EXPERTS if values.get("experts") else EXAMPLES["linear_dtype"]
@@ -108,12 +108,17 @@ def _by_group(rule: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, s
         by_name = (
             dtype
             for targets, dtype in typed
-            if any(str(one).startswith(REGEX) and _layers_matched(str(one), examples, 1) for one in targets)
+            if any(one.startswith(REGEX) and _layers_matched(one, examples, 1) for one in targets)
         )
         by_class = (dtype for targets, dtype in typed if "Linear" in targets)
         found[field] = next(by_name, None) or next(by_class, "")
     found["weight_dtype"] = found["weight_dtype"] or str(typed[0][1])
     return {field: dtype for field, dtype in found.items() if dtype}
+
+
+def _targets(group: Mapping[str, Any]) -> tuple[str, ...]:
+    told = group.get("targets")
+    return tuple(map(str, told)) if isinstance(told, (list, tuple)) else ()
 
 
 def beside(path: Path) -> Mapping[str, Any] | None:

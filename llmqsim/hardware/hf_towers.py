@@ -16,13 +16,17 @@ from llmqsim.hardware.towers import Tower
 Config = Mapping[str, Any]
 
 TOWERS = ("vision_config", "audio_config", "visual", "vision_tower_config", "sound_config")
-HIDDEN = ("hidden_size", "embed_dim", "vt_hidden_size", "d_model", "width")
+HIDDEN = ("embed_dim", "hidden_size", "vt_hidden_size", "d_model", "width")
 LAYERS = ("num_hidden_layers", "depth", "vt_num_hidden_layers", "encoder_layers", "layers")
 INTERMEDIATE = ("intermediate_size", "vt_intermediate_size", "encoder_ffn_dim", "mlp_dim")
 MERGE = ("spatial_merge_size", "downsample_factor")
 ITEM = ("mm_tokens_per_image", "vision_soft_tokens_per_image", "image_seq_length", "max_image_tokens")
-GATED = frozenset({"pixtral", "qwen2_5_vl", "gemma4_vision"})
+MLP_AS_WIDE_AS_OUTPUT = frozenset({"glm4v", "glm4v_moe", "glm4v_vision", "glm4v_moe_vision"})
+"""towers whose intermediate_size is that of the gated MLP behind them (their published code, from memory)"""
+GATED = MLP_AS_WIDE_AS_OUTPUT | frozenset({"pixtral", "qwen2_5_vl", "gemma4_vision"})
 """towers whose MLP has a gate"""
+MERGED = 4
+"""patches that such a tower joins into one"""
 RGB, WIDE_ROWS = 3, 4
 """colours; rows of the tower's width that a layer has at once beside its MLP (input, queries, keys, values)"""
 LARGEST_IMAGE = 16_384
@@ -42,12 +46,16 @@ def read_tower(config: Config, key: str, hidden: int) -> Tower | None:
     if not (wide and layers and inner):
         return None
     kind = str(tower.get("model_type") or config.get("model_type") or "")
+    behind = 0
+    if kind in MLP_AS_WIDE_AS_OUTPUT and (out := first(tower, ("out_hidden_size",))):
+        behind, inner = 3 * out * inner, out
     matrices = 3 if kind in GATED else 2
     each = 4 * wide * wide + matrices * wide * inner
     patch = first(tower, ("patch_size", "spatial_patch_size")) or 1
     sees = "audio" not in key and "sound" not in key
     embedding = RGB * patch * patch * wide * (first(tower, ("temporal_patch_size",)) or 1) if sees else 0
-    count = layers * each + embedding + _positions(tower) * wide + _projector(config, tower, wide, hidden)
+    count = layers * each + embedding + _positions(tower) * wide
+    count += behind + (wide * MERGED * out + out * out if behind else _projector(config, tower, wide, hidden))
     name = f"{'vision' if sees else 'audio'} tower"
     if not sees:
         return Tower(name, count)

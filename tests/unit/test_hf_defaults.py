@@ -122,3 +122,54 @@ def test_what_was_taken_from_the_class_is_said():
 def test_what_is_left_out_or_uneven_elsewhere_is_refused(config, why):
     with pytest.raises(ScenarioError, match=why):
         model_from_config(config)
+
+
+STEP_3_5 = {
+    "model_type": "step3p5", "hidden_size": 4096, "num_hidden_layers": 45, "num_attention_heads": 64, "head_dim": 128,
+    "num_attention_groups": 8, "intermediate_size": 11264, "vocab_size": 128896, "max_position_embeddings": 262144,
+    "moe_num_experts": 288, "moe_top_k": 8, "moe_intermediate_size": 1280, "share_expert_dim": 1280, "sliding_window": 512,
+    "moe_layers_enum": ",".join(str(i) for i in range(3, 45)), "num_nextn_predict_layers": 3, "tie_word_embeddings": False,
+    "layer_types": (["full_attention"] + ["sliding_attention"] * 3) * 11 + ["full_attention"] * 4,
+    "attention_other_setting": {
+        "attention_type": "sliding_attention", "num_attention_heads": 96, "num_attention_groups": 8, "head_dim": 128,
+    },
+}  # fmt: skip
+
+
+def test_heads_of_windowed_layers_under_one_key_and_layers_that_only_draft():
+    made = model_from_config(STEP_3_5)
+    assert made.parameters / 1e9 == pytest.approx(196.8, rel=0.002)
+    assert [(one.name, one.layers, one.heads) for one in made.mixers] == [
+        ("attention", 12, 64),
+        ("windowed attention", 33, 96),
+    ]
+    assert made.kv_bytes_per_token() == 2 * 45 * 8 * 128 * 2
+    with pytest.raises(ScenarioError, match="layer_types: must name 45 layers .got 48"):
+        model_from_config(STEP_3_5 | {"num_nextn_predict_layers": 1})
+
+
+def test_towers_whose_width_and_mlp_have_names_of_their_own():
+    """Qwen2-VL's tower: 0.675 billion with its merger; GLM-4.1V's 0.86 (published sums 8.29 and 10.29, from memory)."""
+    qwen = {
+        "depth": 32,
+        "embed_dim": 1280,
+        "hidden_size": 3584,
+        "mlp_ratio": 4,
+        "model_type": "qwen2_vl",
+        "patch_size": 14,
+    }
+    glm = {
+        "model_type": "glm4v", "depth": 24, "hidden_size": 1536, "intermediate_size": 13696, "out_hidden_size": 4096,
+        "patch_size": 14, "spatial_merge_size": 2, "temporal_patch_size": 2, "image_size": 336,
+    }  # fmt: skip
+    merged = {"spatial_merge_size": 2, "temporal_patch_size": 2}
+    seven = model_from_config(PLAIN | {"hidden_size": 3584, "model_type": "qwen2_vl", "vision_config": qwen | merged})
+    assert seven.towers[0].parameters / 1e9 == pytest.approx(0.675, rel=0.01)
+    nine = model_from_config(PLAIN | {"hidden_size": 4096, "model_type": "glm4v", "vision_config": glm})
+    assert nine.towers[0].parameters / 1e9 == pytest.approx(0.89, rel=0.02)
+
+
+def test_windows_with_heads_of_their_own_need_to_be_listed():
+    more = {"model_type": "gemma4_text", "sliding_window": 1024, "global_head_dim": 256}
+    with pytest.raises(ScenarioError, match="layer_types: missing from the config.json, whose windowed layers"):
+        model_from_config(PLAIN | more)
