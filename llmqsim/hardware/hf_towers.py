@@ -46,8 +46,8 @@ def read_tower(config: Config, key: str, hidden: int) -> Tower | None:
     if not (wide and layers and inner):
         return None
     kind = str(tower.get("model_type") or config.get("model_type") or "")
-    behind = 0
-    if kind in MLP_AS_WIDE_AS_OUTPUT and (out := first(tower, ("out_hidden_size",))):
+    behind, out = 0, first(tower, ("out_hidden_size",))
+    if kind in MLP_AS_WIDE_AS_OUTPUT and out:
         behind, inner = 3 * out * inner, out
     matrices = 3 if kind in GATED else 2
     each = 4 * wide * wide + matrices * wide * inner

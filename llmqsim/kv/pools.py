@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from llmqsim.hardware.model import Model
 from llmqsim.kv.hybrid import CHUNKED, STATE, WINDOW, Kind, Layout, Manager
@@ -10,6 +10,10 @@ from llmqsim.kv.kinds import Release, kinds, manager, model_layout
 from llmqsim.options import EngineOptions
 
 GIB = 1024**3
+CHUNKED_TOLD = (
+    "taken as on for chunked attention; releases keep it off there, and every layer counts in full, unless "
+    "VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE=1 is set (from memory)"
+)
 
 
 @dataclass(frozen=True)
@@ -110,6 +114,8 @@ def hybrid_pool(
         offloading=options.kv_offloading_bytes > 0,
         state_mode=state_mode,
     )
+    if rule.hybrid and not rule.why and any(one.kind == CHUNKED for one in its):
+        rule = replace(rule, why=CHUNKED_TOLD)
     made = model_layout(its, rule, options.block_size, drafted)
     pages = blocks if pool_bytes is None else made.pages(pool_bytes)
     return HybridPool(made, rule, its, pages, options.max_num_batched_tokens * rule.in_flight_batches)

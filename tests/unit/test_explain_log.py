@@ -173,3 +173,10 @@ def test_a_model_that_does_not_fit_names_the_smallest_layout():
     sets = {"model": "deepseek-v3", "gpu": "h100-sxm", "tensor_parallel_size": 8, "engine.preset": "vllm-0.19"}
     with pytest.raises(NoRoom, match="the smallest that fits: tensor_parallel_size 16"):
         build_servers(load_text(TEXT, sets=sets))
+
+
+def test_chunked_attention_says_that_releases_keep_the_manager_off():
+    sets = {"model": "llama-4-scout-17b-16e", "gpu": "b200", "tensor_parallel_size": 8, "engine.preset": "vllm-0.19"}
+    text = "INFO Available KV cache memory: 100.0 GiB\nINFO Maximum concurrency for 131,072 tokens per request: 9.00x\n"
+    told = beside_log(load_text(TEXT, sets=sets | {"engine.max_model_len": 131_072}), parse(text))
+    assert any("every layer counts in full, unless" in note for note in told["notes"])
