@@ -21,6 +21,8 @@ SHARED_WIDTH = ("moe_shared_expert_intermediate_size", "shared_intermediate_size
 SHARED_COUNT = ("n_shared_experts", "num_shared_experts", "num_shared_expert", "moe_num_shared_experts")
 LATENT = ("q_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
 WINDOWS = ("sliding_window", "sliding_window_size", "window_size", "attention_chunk_size")
+MOE_LISTS = ("moe_layer_freq", "is_moe_layer", "mlp_layer_types")
+"""lists of which layers have experts, one entry a layer"""
 GEMMA2_PATTERN, LLAMA4_PATTERN = 2, 4
 """one layer in so many attends to everything, where the file names no pattern"""
 
@@ -129,11 +131,12 @@ def _shared_experts(config: Config, kind: str, values: dict, keys: dict, faults:
 
 def _dense_layers(config: Config, layers: int, faults: list[str]) -> int:
     """Layers whose MLP is dense: the first k, those listed, and those that a stride leaves out."""
-    freq = config.get("moe_layer_freq")
-    if isinstance(freq, (list, tuple)):  # one entry a layer
-        if len(freq) != layers:
-            faults.append(f"moe_layer_freq: must name {layers} layers (got {len(freq)})")
-        return sum(not one for one in freq)
+    for key in MOE_LISTS:
+        if not isinstance(listed := config.get(key), (list, tuple)):
+            continue
+        if len(listed) != layers:
+            faults.append(f"{key}: must name {layers} layers (got {len(listed)})")
+        return sum(one in (0, False, "dense") for one in listed)
     if isinstance(named := config.get("moe_layers_enum"), str):  # "3,4,5": Step
         numbers = {int(one) for one in named.split(",") if one.strip().isdecimal()}
         return sum(i not in numbers for i in range(layers))

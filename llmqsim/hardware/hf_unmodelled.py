@@ -30,7 +30,7 @@ UNDERSTOOD = frozenset({
     "mamba_rms_norm", "mamba_use_mlp", "mamba_dt_rank", "mamba_d_ssm", "ssm_state_size", "state_size", "use_conv_bias",
     "mtp_hybrid_override_pattern", "mtp_layers_block_type", "indexer_rope_interleave", "swa_v_head_dim", "no_rope_layer_interval",
     "attention_head_dim", "attn_type_list", "mla_use_nope", "use_mla", "window_size", "_sliding_window_pattern",
-    "no_rope_layers", "sliding_window_size", "full_attn_idxs", "attn_rotary_emb", "full_attn_mod", "attention_other_setting", "num_attention_groups", "use_head_wise_attn_gate", "attn_temperature_tuning",
+    "no_rope_layers", "sliding_window_size", "full_attn_idxs", "attn_rotary_emb", "full_attn_mod", "mlp_layer_types", "attention_other_setting", "num_attention_groups", "use_head_wise_attn_gate", "attn_temperature_tuning",
     "use_mamba_kernels", "mamba_inner_layernorms", "activation_sparsity_pattern", "conv_use_xavier_init", "mtp_layer_types",
 })  # fmt: skip
 """keys that are read where they matter"""

@@ -173,3 +173,18 @@ def test_windows_with_heads_of_their_own_need_to_be_listed():
     more = {"model_type": "gemma4_text", "sliding_window": 1024, "global_head_dim": 256}
     with pytest.raises(ScenarioError, match="layer_types: missing from the config.json, whose windowed layers"):
         model_from_config(PLAIN | more)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"first_k_dense_replace": 2},
+        {"is_moe_layer": [False] * 2 + [True] * 6},
+        {"moe_layer_freq": [0] * 2 + [1] * 6},
+        {"mlp_layer_types": ["dense"] * 2 + ["sparse"] * 6},
+        {"moe_layers_enum": "2,3,4,5,6,7"},
+    ],
+)
+def test_which_layers_have_experts_by_every_spelling(more):
+    moe = {"model_type": "exaone_moe", "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 256}
+    assert model_from_config(PLAIN | moe | more).dense_layers == 2
