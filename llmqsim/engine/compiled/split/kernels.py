@@ -10,7 +10,7 @@ from __future__ import annotations
 from llmqsim.engine.compiled.columns import CLIENT, INTENDED, OUTCOME, REJECTED, THINK
 from llmqsim.engine.compiled.split.commit.kernels import commit
 from llmqsim.engine.compiled.split.events.kernels import earliest, first_time, note, pop, push, take_first
-from llmqsim.engine.compiled.split.layout import *  # noqa: F403  (names of words, nothing else)
+from llmqsim.engine.compiled.split.layout import *
 from llmqsim.engine.compiled.split.queue.kernels import look, settle_wait, tally
 from llmqsim.engine.compiled.split.replica.kernels import form_ahead
 from llmqsim.engine.compiled.split.step.kernels import step_at

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from llmqsim.engine.compiled.split.layout import *  # noqa: F403  (names of words, nothing else)
+from llmqsim.engine.compiled.split.layout import *
 from llmqsim.jit import kernel
 
 

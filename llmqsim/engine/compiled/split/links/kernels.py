@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from llmqsim.engine import rules
 from llmqsim.engine.compiled.columns import REPLICA_OF
-from llmqsim.engine.compiled.split.layout import *  # noqa: F403  (names of words, nothing else)
+from llmqsim.engine.compiled.split.layout import *
 from llmqsim.jit import kernel
 from llmqsim.requests import HANDOFF_INDEX
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from llmqsim.cost.kernels import prefill_attention_ns
 from llmqsim.engine import rules
-from llmqsim.engine.compiled.split.layout import *  # noqa: F403  (names of words, nothing else)
+from llmqsim.engine.compiled.split.layout import *
 from llmqsim.jit import kernel
 
 

@@ -11,7 +11,7 @@ from llmqsim.engine.compiled.columns import ARRIVAL, MAX_TOKENS
 from llmqsim.engine.compiled.split.blocks.kernels import release
 from llmqsim.engine.compiled.split.entry.kernels import known_on_arrival
 from llmqsim.engine.compiled.split.events.kernels import append, note, push, sort
-from llmqsim.engine.compiled.split.layout import *  # noqa: F403  (names of words, nothing else)
+from llmqsim.engine.compiled.split.layout import *
 from llmqsim.engine.compiled.split.links.kernels import PREFILL_REPLICA, REPLICA_OF, carry
 from llmqsim.engine.compiled.split.queue.kernels import submit, tally, wake
 from llmqsim.jit import kernel
