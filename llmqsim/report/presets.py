@@ -61,10 +61,11 @@ def _shortened(names: list[str]) -> list[str]:
     for name in names:
         begins = re.match("[a-z]+" if len(names) > VERY_MANY else "[^-]+", name)
         families.setdefault(begins.group() if begins else name, []).append(name)
-    alone = len(names) <= VERY_MANY
-    return [
-        f"{family}… ({len(own)})" if len(own) > 1 else own[0] if alone else f"{family}…" for family, own in families.items()
-    ]
+    if len(names) <= VERY_MANY:
+        return [f"{family}… ({len(own)})" if len(own) > 1 else own[0] for family, own in families.items()]
+    many = {family: len(own) for family, own in families.items() if len(own) > 1}
+    others = len(families) - len(many)
+    return [f"{family}… ({count})" for family, count in many.items()] + ([f"others ({others})"] if others else [])
 
 
 def presets_of(kind: str, words: Sequence[str] = ()) -> str:
