@@ -15,7 +15,7 @@ import os
 import shutil
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache, cached_property
 from pathlib import Path
@@ -34,7 +34,6 @@ KEPT = 3
 """folders of machine code that are kept, the newest ones: versions that are used in turn don't compile in turn"""
 _MARKS = (b"\nfrom llmqsim.jit import", b"\nfrom numba.extending import", b"\n# Part of machine code:")
 """lines of which a file has one if machine code is made of it"""
-_COMPLAINTS: list[Callable[[str], None]] = []
 
 
 @cache
@@ -111,16 +110,8 @@ def writable() -> Path | None:
     return None
 
 
-def complain_with(say: Callable[[str], None]) -> None:
-    """Say what is wrong with where machine code is kept, instead of on stderr."""
-    _COMPLAINTS[:] = [say]
-
-
 def _complain(what: str) -> None:
-    if _COMPLAINTS:
-        _COMPLAINTS[0](what)
-    else:
-        print(f"llmqsim: {what}", file=sys.stderr, flush=True)
+    print(f"llmqsim: {what}", file=sys.stderr, flush=True)
 
 
 def make(folder: Path) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from llmqsim.metrics import slo, usage
+from llmqsim.metrics import latency, slo, usage
 from llmqsim.metrics.distribution import NS_PER_S, WeightedGaps, ratio
 from llmqsim.metrics.folded import Folded
 from llmqsim.metrics.starvation import size_label
@@ -81,7 +81,7 @@ def summarise_folded(result: Result, folded: Folded) -> dict[str, Any]:
         "request_goodput": goodput,
         "output_throughput": throughput["output_tokens_per_s"],
         "total_token_throughput": throughput["total_tokens_per_s"],
-        **_bench_names(result, folded, figures),
+        **latency.bench_names({m: its.seen.std() for m, its in folded.series.items()}, result.gaps, figures),
         "estimated": {
             "percentiles_within": 0.002,
             "deviations_within": 0.004,
@@ -167,15 +167,3 @@ def _starvation(folded: Folded) -> dict[str, Any]:
         if count
     }
     return {"starved": None, "longest_wait": longest}
-
-
-def _bench_names(result: Result, folded: Folded, figures: dict[str, dict]) -> dict[str, float | None]:
-    spread = {metric: series.seen.std() for metric, series in folded.series.items()}
-    spread["itl"] = WeightedGaps(result.gaps).std()
-    named: dict[str, float | None] = {}
-    for ours, theirs in (("ttft", "ttft"), ("tpot", "tpot"), ("itl", "itl"), ("e2e", "e2el")):
-        sample = figures[f"{ours}_s"]
-        for key, value in (("mean", sample["mean"]), ("median", sample["p50"]), ("std", spread[ours])):
-            named[f"{key}_{theirs}_ms"] = None if value is None else value * 1e3
-        named[f"p99_{theirs}_ms"] = None if sample["p99"] is None else sample["p99"] * 1e3
-    return named

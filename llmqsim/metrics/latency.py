@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from llmqsim.metrics.distribution import WeightedGaps, describe_ns, std_ns
+from llmqsim.metrics.distribution import WeightedGaps, describe_ns
 from llmqsim.records import GapHistogram
 from llmqsim.requests import Outcome, RequestTable
 
@@ -70,11 +70,13 @@ def by_group(table: RequestTable, metric: str, groups: dict[str, np.ndarray]) ->
 
 
 def bench_names(
-    seen: dict[str, np.ndarray], gaps: GapHistogram, figures: dict[str, dict]
+    spread: dict[str, float | None], gaps: GapHistogram, figures: dict[str, dict]
 ) -> dict[str, float | None]:
-    """`figures_of` samples under the names of vLLM's serving benchmark, in ms (mean_ttft_ms, p99_itl_ms ...)."""
-    spread = {m: std_ns(seen[m]) for m in ("ttft", "tpot", "e2e")}
-    spread["itl"] = WeightedGaps(gaps).std()
+    """`figures` under the names of vLLM's serving benchmark, in ms (mean_ttft_ms, p99_itl_ms ...).
+
+    spread : standard deviations of ttft, tpot and e2e, s; that of the gaps between tokens comes from `gaps`.
+    """
+    spread = {**spread, "itl": WeightedGaps(gaps).std()}
     named: dict[str, float | None] = {}
     for ours, theirs in (("ttft", "ttft"), ("tpot", "tpot"), ("itl", "itl"), ("e2e", "e2el")):
         sample = figures[f"{ours}_s"]

@@ -8,7 +8,7 @@ import numpy as np
 
 from llmqsim.metrics import groups, latency, pools, slo, usage
 from llmqsim.metrics.clients import clients
-from llmqsim.metrics.distribution import NS_PER_S, ratio
+from llmqsim.metrics.distribution import NS_PER_S, ratio, std_ns
 from llmqsim.metrics.kv_cap import suggested_cap
 from llmqsim.metrics.notes import notes
 from llmqsim.metrics.prediction import prediction
@@ -149,5 +149,5 @@ def summarise(result: Result) -> dict[str, Any]:
         "warnings": [one.to_json() for one in result.caveats],
         "notes": notes(result, requests, promised, kv, starved),
         **_bench(table, measured, window, throughput, goodput),
-        **latency.bench_names(seen, result.gaps, figures),
+        **latency.bench_names({m: std_ns(seen[m]) for m in ("ttft", "tpot", "e2e")}, result.gaps, figures),
     }

@@ -71,12 +71,6 @@ def squeeze(value: float) -> float:
     return math.copysign(SQUEEZED * (1 + math.log10(size / SQUEEZED)), value)
 
 
-def unsqueeze(value: float) -> float:
-    """The difference that `squeeze` made this of."""
-    size = abs(value)
-    return value if size <= SQUEEZED else math.copysign(SQUEEZED * 10 ** (size / SQUEEZED - 1), value)
-
-
 def squeezed_scale(axis: Axis) -> Cell:
     """The scale of an axis of squeezed values, as the heading of its column."""
     wanted = [sign * 10.0**power for power in range(1, 9) for sign in (-1, 1)]
